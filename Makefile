@@ -1,0 +1,37 @@
+# `make demo` and `make test` work on a fresh machine that has Python 3.11 or newer and pip.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-all lint types imports check clean
+
+demo: $(READY)
+	$(BIN)/basil compare demo --out runs/demo
+
+test: $(READY)
+	$(BIN)/pytest -n 2
+
+test-all: $(READY)
+	$(BIN)/pytest -n 2 -m "slow or not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+check: test lint types imports
+
+# The environment is made again whenever what it is made from has changed.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Basil needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,5 @@
+"""The one exception that stands for a mistake of the user: the command line prints it and exits 2."""
+
+
+class UserError(Exception):
+    """Says in one sentence what was wrong, where, and what would be right."""

@@ -1,0 +1,35 @@
+"""Named random streams: every draw says what it is for.
+
+There is no global seed.  `stream(seed, "node", 3, "round", 7, "batch")` is the same sequence of
+numbers whichever engine runs node 3, in whatever order, on however many machines; and no draw can
+shift another, since two different names share nothing.
+"""
+
+import hashlib
+
+import numpy as np
+import torch
+
+Name = str | int
+
+
+def digest(seed: int, *name: Name) -> bytes:
+    """SHA-256 of the stream's name.  Types are part of it, so ("1",) and (1,) are two streams."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in (seed, *name))
+    return hashlib.sha256(text.encode()).digest()
+
+
+def key(seed: int, *name: Name) -> int:
+    """A 63-bit integer named like a stream: the seed of somebody else's generator."""
+    return int.from_bytes(digest(seed, *name)[:8], "little") >> 1
+
+
+def stream(seed: int, *name: Name) -> np.random.Generator:
+    """numpy's generator for this name."""
+    words = np.frombuffer(digest(seed, *name), dtype=np.uint32)
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words.tolist())))
+
+
+def torch_stream(seed: int, *name: Name) -> torch.Generator:
+    """torch's CPU generator for this name: for whole model vectors."""
+    return torch.Generator().manual_seed(key(seed, *name))
