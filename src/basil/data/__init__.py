@@ -1,0 +1,25 @@
+"""Data sets, how they come to this machine, and how they are dealt to the nodes.
+
+`load` gives a `Dataset` of plain numpy arrays from files that are here already; `get` fetches
+those files; a partition from `PARTITIONS` deals the training samples to the nodes.  Nothing here
+knows about models, rings or attacks.
+"""
+
+from basil.data.datasets import DATASETS, load
+from basil.data.fetch import get
+from basil.data.partition import PARTITIONS
+from basil.data.samples import Dataset, Samples
+from basil.data.sources import present, where
+from basil.data.synthetic import least_squares_optimum
+
+__all__ = [
+    "DATASETS",
+    "PARTITIONS",
+    "Dataset",
+    "Samples",
+    "get",
+    "least_squares_optimum",
+    "load",
+    "present",
+    "where",
+]
