@@ -1,0 +1,71 @@
+"""The paper's propositions as functions: how safe a ring is, and what it costs.
+
+`resilience` has the failure probabilities (Prop. 2, Prop. 5), as bounds, exactly and simulated;
+`cost` has messages, bytes and seconds (Prop. 1, 3, 4, App. G-B).  Each docstring names its formula
+and, where the paper errs, the erratum.  Nothing here needs a model or data:
+
+    >>> smallest_connectivity(100, 33, failure=1e-3)
+    10
+"""
+
+from basil.theory.cost import (
+    TABLE_III,
+    TABLE_III_UBAR_SCORED,
+    RoundCost,
+    Scoring,
+    Stages,
+    Timing,
+    acds_bits,
+    acds_time,
+    basil_plus_stages,
+    basil_plus_time,
+    basil_plus_time_printed,
+    basil_time,
+    basil_time_bound,
+    basil_turns,
+    round_cost,
+    ubar_time,
+)
+from basil.theory.resilience import (
+    Estimate,
+    disconnected,
+    failure_bound,
+    failure_exact,
+    failure_fraction,
+    failure_simulated,
+    group_failure_bound,
+    group_failure_exact,
+    majority_probability,
+    one_group_failure,
+    smallest_connectivity,
+)
+
+__all__ = [
+    "TABLE_III",
+    "TABLE_III_UBAR_SCORED",
+    "Estimate",
+    "RoundCost",
+    "Scoring",
+    "Stages",
+    "Timing",
+    "acds_bits",
+    "acds_time",
+    "basil_plus_stages",
+    "basil_plus_time",
+    "basil_plus_time_printed",
+    "basil_time",
+    "basil_time_bound",
+    "basil_turns",
+    "disconnected",
+    "failure_bound",
+    "failure_exact",
+    "failure_fraction",
+    "failure_simulated",
+    "group_failure_bound",
+    "group_failure_exact",
+    "majority_probability",
+    "one_group_failure",
+    "round_cost",
+    "smallest_connectivity",
+    "ubar_time",
+]

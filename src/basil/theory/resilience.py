@@ -1,0 +1,276 @@
+"""How likely S predecessors are too few: Propositions 2 and 5, their bounds and exact values.
+
+The event is always the one of App. A: *S Byzantine nodes come in a row on the ring*.  Then the
+benign node behind them listens to nobody but Byzantine nodes.  The order of the ring is a uniformly
+random permutation (§III-A), so all C(N, b) ways to place b Byzantine nodes are equally likely.
+With S = 0 nobody listens to anybody, and every formula calls that a failure.
+
+Exact values come from cutting the ring at its z = N − b benign nodes.  The lengths of the z gaps
+between them are a uniformly random composition of b into z parts, and the event says that some gap
+is S or longer; inclusion–exclusion over the set of long gaps gives
+
+    P = Σ_{j≥1} (−1)^{j+1} C(z, j) C(N−1−jS, z−1) / C(N−1, z−1).
+"""
+
+import math
+import random
+from bisect import bisect_left
+from collections.abc import Sequence
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from fractions import Fraction
+from typing import NamedTuple
+
+from basil.errors import UserError
+from basil.theory import _checks
+
+# 50 digits: the alternating sum below cancels at most 18 of them, and a float keeps 17.
+_PRECISE = Context(prec=50, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_CERTAIN = 40
+_CHUNK = 32
+_Z_95 = 1.959963984540054
+
+
+class Estimate(NamedTuple):
+    """A simulated probability with its Wilson 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def disconnected(byzantine_flags: Sequence[bool], connectivity: int) -> bool:
+    """Whether this very ring has S Byzantine nodes in a row; the last node precedes the first."""
+    _checks.predecessors(len(byzantine_flags), connectivity)
+    if connectivity == 0:
+        return True
+    run = 0
+    for lap in (byzantine_flags, byzantine_flags):  # the second lap finds the run across the seam
+        for byzantine in lap:
+            run = run + 1 if byzantine else 0
+            if run >= connectivity:
+                return True
+    return False
+
+
+def failure_bound(nodes: int, byzantine: int, connectivity: int) -> float:
+    """Prop. 2: P ≤ N ∏_{i<S} (b−i)/(N−i) = b! (N−S)! / ((b−S)! (N−1)!).
+
+    A union bound over the N places where the run may start: it can exceed 1, and then says nothing.
+    Erratum: for N=100, b=33 the text's 4e-7 (S=15) and 5.34e-4 (S=10) are 4.09e-7 and 5.35e-4.
+    """
+    _checks.ring(nodes, byzantine, connectivity)
+    with localcontext(_PRECISE):
+        return float(nodes * _falling_ratio(byzantine, nodes, connectivity))
+
+
+def failure_fraction(nodes: int, byzantine: int, connectivity: int) -> Fraction:
+    """The probability of the event as a fraction: whole-number arithmetic, for up to ~10⁴ nodes."""
+    _checks.ring(nodes, byzantine, connectivity)
+    safe = _safe_arrangements(nodes, byzantine, connectivity)
+    return 1 - Fraction(safe, math.comb(nodes, byzantine))
+
+
+def failure_exact(nodes: int, byzantine: int, connectivity: int) -> float:
+    """The probability of the event to the precision of a float, for up to 10⁶ nodes and more.
+
+    Sums the series at the head of this file in 50-digit decimals, each term from the one before:
+    at most b multiplications in all.  Its first term μ is the expected number of long gaps.  Gaps
+    are negatively associated (independent geometric lengths, given their sum), hence
+    P(no long gap) ≤ e^−μ and the j-th term is at most μ^j/j!.  So where μ > 40 the nearest float
+    is 1, and elsewhere cancellation takes at most 18 of the 50 digits.
+    """
+    _checks.ring(nodes, byzantine, connectivity)
+    if connectivity == 0:
+        return 1.0
+    benign = nodes - byzantine
+    with localcontext(_PRECISE):
+        total, term = Decimal(0), Decimal(1)
+        for j in range(1, min(benign, byzantine // connectivity) + 1):
+            taken = (j - 1) * connectivity
+            term *= _falling_ratio(byzantine - taken, nodes - 1 - taken, connectivity)
+            term = term * (benign - j + 1) / j
+            if j == 1 and term > _CERTAIN:
+                return 1.0
+            total += term if j % 2 else -term
+            if term < total * Decimal("1e-30"):
+                break
+        return float(total)
+
+
+def failure_simulated(
+    nodes: int, byzantine: int, connectivity: int, trials: int, seed: int
+) -> Estimate:
+    """The share of random rings that have S Byzantine nodes in a row, with its Wilson interval."""
+    _checks.ring(nodes, byzantine, connectivity)
+    _checks.at_least("trials", trials, 1)
+    draw = random.Random(seed)
+    flags = [place < byzantine for place in range(nodes)]
+    failures = 0
+    for _ in range(trials):
+        draw.shuffle(flags)
+        failures += disconnected(flags, connectivity)
+    return _wilson(failures, trials)
+
+
+def majority_probability(nodes: int, byzantine: int, connectivity: int) -> float:
+    """P(more than S/2 of a given benign node's S predecessors are Byzantine).
+
+    The predecessors are S of the other N − 1 nodes, of which b are Byzantine: a hypergeometric
+    tail.  This is what a rule that trusts the majority (a median, a trimmed mean) would need to be
+    small; the lowest-loss rule needs only one benign predecessor.
+    """
+    _checks.ring(nodes, byzantine, connectivity)
+    weights = _hypergeometric_weights(nodes - 1, byzantine, connectivity)
+    tail = math.fsum(weight for count, weight in weights.items() if 2 * count > connectivity)
+    return tail / math.fsum(weights.values())
+
+
+def smallest_connectivity(nodes: int, byzantine: int, failure: float, exact: bool = True) -> int:
+    """The smallest S whose failure probability is at most `failure`.
+
+    `exact` asks `failure_exact`, otherwise Prop. 2's bound, which never gives a smaller S.
+    S = b + 1 never fails, so there always is one; both fall with S, so bisection finds it.
+    """
+    _checks.population(nodes, byzantine)
+    if not 0 < failure < 1:
+        raise UserError(
+            f"failure = {failure}: it must lie between 0 and 1, both excluded; "
+            f"S = {byzantine + 1} never fails"
+        )
+    if byzantine > nodes - 2:
+        raise UserError(
+            f"byzantine = {byzantine}: among {nodes} nodes a single benign one has nobody to "
+            f"learn from; at most {nodes - 2} can be Byzantine"
+        )
+    bounded = 1 + bisect_left(
+        range(1, byzantine + 1),
+        True,
+        key=lambda s: failure_bound(nodes, byzantine, s) <= failure,
+    )
+    if not exact:
+        return bounded
+    return 1 + bisect_left(
+        range(1, bounded),
+        True,
+        key=lambda s: failure_exact(nodes, byzantine, s) <= failure,
+    )
+
+
+def group_failure_bound(nodes: int, byzantine: int, groups: int, connectivity: int) -> float:
+    """Prop. 5: bounds P(*some* of G equal groups has S Byzantine nodes in a row on its own ring).
+
+        P ≤ G Σ_i ( n ∏_{s<S} max(i−s, 0)/(n−s) ) C(b, i) C(N−b, n−i) / C(N, n),  n = N/G
+
+    Erratum: the paper prints N − s for n − s.  With N=400, b=60, n=100 the right denominator gives
+    1.17e-6 for S=10 (text: ~1e-6; as printed: 7.8e-13) and 5.0e-4 for S=7 (text: ~1e-4).
+
+    The sum is a factorial moment of the hypergeometric distribution, E[∏(b_g−s)/(n−s)] =
+    ∏(b−s)/(N−s), so the bound is that of Prop. 2 for the whole ring, whatever G is.
+    """
+    _checks.population(nodes, byzantine)
+    _checks.predecessors(_checks.group_size(nodes, groups), connectivity)
+    return failure_bound(nodes, byzantine, connectivity)
+
+
+def one_group_failure(nodes: int, byzantine: int, groups: int, connectivity: int) -> float:
+    """P(a *given* group of n = N/G nodes has S Byzantine nodes in a row on its own ring), exactly.
+
+    A group without any benign node counts as failed.  Whole-number arithmetic, for up to ~10³
+    nodes.  With S = n − 1 the event is "n − 1 or n Byzantine nodes in this group", so G times this
+    is the bound of §V-C, Case 1, for N=100, b=33: 5.2e-10 for n=20; erratum: 1.5e-3 for n=10
+    (text: ~1.2e-4).
+    """
+    _checks.population(nodes, byzantine)
+    size = _checks.group_size(nodes, groups)
+    _checks.predecessors(size, connectivity)
+    safe = sum(
+        count * math.comb(nodes - size, byzantine - inside)
+        for inside, count in enumerate(_safe_counts(size, byzantine, connectivity))
+    )
+    return float(1 - Fraction(safe, math.comb(nodes, byzantine)))
+
+
+def group_failure_exact(nodes: int, byzantine: int, groups: int, connectivity: int) -> float:
+    """P(*some* of G equal groups has S Byzantine nodes in a row on its own ring), exactly.
+
+    This is the event that Prop. 5 bounds; it contains "all S nodes that pass a group's model on are
+    Byzantine", which would cut the ring of groups.  The safe placements of b Byzantine nodes are
+    the coefficient of x^b in (Σ_i a_i x^i)^G, with a_i the safe placements of i in one group.
+    Whole-number arithmetic, for up to ~10³ nodes.
+    """
+    _checks.population(nodes, byzantine)
+    size = _checks.group_size(nodes, groups)
+    _checks.predecessors(size, connectivity)
+    # The polynomial is evaluated at x = 2^width, too large for coefficients (< 2^N) to overlap.
+    width = nodes + 1
+    one_group = sum(
+        count << (inside * width)
+        for inside, count in enumerate(_safe_counts(size, byzantine, connectivity))
+    )
+    safe = (one_group**groups >> (byzantine * width)) & ((1 << width) - 1)
+    return float(1 - Fraction(safe, math.comb(nodes, byzantine)))
+
+
+def _safe_counts(size: int, byzantine: int, connectivity: int) -> list[int]:
+    """a_i for i = 0 … min(b, n): placements of i Byzantine nodes in a group that leave it safe."""
+    return [
+        _safe_arrangements(size, inside, connectivity) for inside in range(min(byzantine, size) + 1)
+    ]
+
+
+def _safe_arrangements(nodes: int, byzantine: int, connectivity: int) -> int:
+    """How many of the C(N, b) rings have no S Byzantine nodes in a row (none if b = N)."""
+    benign = nodes - byzantine
+    if connectivity == 0 or benign == 0:
+        return 0
+    compositions = sum(
+        (1 - 2 * (j % 2))
+        * math.comb(benign, j)
+        * math.comb(nodes - 1 - j * connectivity, benign - 1)
+        for j in range(min(benign, byzantine // connectivity) + 1)
+    )
+    return nodes * compositions // benign  # each ring is cut at any of its z benign nodes
+
+
+def _falling_ratio(top: int, bottom: int, count: int) -> Decimal:
+    """∏_{i<count} (top−i)/(bottom−i) in the current decimal context."""
+    ratio = Decimal(1)
+    for start in range(0, count, _CHUNK):
+        width = min(_CHUNK, count - start)
+        if top - start < width:
+            return Decimal(0)
+        ratio *= math.perm(top - start, width)
+        ratio /= math.perm(bottom - start, width)
+    return ratio
+
+
+def _hypergeometric_weights(population: int, marked: int, draws: int) -> dict[int, float]:
+    """Weights of 0, 1, … marked among `draws`, relative to the most likely count.
+
+    Ratios of neighbouring probabilities, walked from the mode both ways: nothing is subtracted and
+    no binomial coefficient is formed, so weights are right to a part in 10⁹ even for 10⁶ draws.
+    """
+    least, most = max(0, draws - (population - marked)), min(marked, draws)
+    mode = min(max((draws + 1) * (marked + 1) // (population + 2), least), most)
+
+    def odds(count: int) -> float:
+        """P(count + 1) / P(count)."""
+        unmarked_left = population - marked - draws + count + 1
+        return (marked - count) * (draws - count) / ((count + 1) * unmarked_left)
+
+    weights = {mode: 1.0}
+    for count in range(mode, most):
+        weights[count + 1] = weights[count] * odds(count)
+    for count in range(mode, least, -1):
+        weights[count - 1] = weights[count] / odds(count - 1)
+    return weights
+
+
+def _wilson(successes: int, trials: int) -> Estimate:
+    share = successes / trials
+    shrink = 1 + _Z_95**2 / trials
+    centre = (share + _Z_95**2 / (2 * trials)) / shrink
+    spread = share * (1 - share) / trials + (_Z_95 / (2 * trials)) ** 2
+    half = _Z_95 * math.sqrt(spread) / shrink
+    # min and max: at 0 and 1 the interval touches the estimate, and rounding must not part them
+    return Estimate(share, max(0.0, min(centre - half, share)), min(1.0, max(centre + half, share)))

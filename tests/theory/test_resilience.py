@@ -1,0 +1,345 @@
+"""Failure probabilities against the paper's numbers, brute force, and each other."""
+
+import doctest
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import basil.theory
+from basil.errors import UserError
+from basil.theory import (
+    disconnected,
+    failure_bound,
+    failure_exact,
+    failure_fraction,
+    failure_simulated,
+    group_failure_bound,
+    group_failure_exact,
+    majority_probability,
+    one_group_failure,
+    smallest_connectivity,
+)
+
+
+@st.composite
+def rings(draw: st.DrawFn, most: int = 200) -> tuple[int, int, int]:
+    nodes = draw(st.integers(2, most))
+    return nodes, draw(st.integers(0, nodes - 1)), draw(st.integers(0, nodes - 1))
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> tuple[int, int, int, int]:
+    size, groups = draw(st.integers(2, 12)), draw(st.integers(1, 6))
+    nodes = size * groups
+    return nodes, draw(st.integers(0, nodes - 1)), groups, draw(st.integers(1, size - 1))
+
+
+def longest_run(flags: tuple[bool, ...]) -> int:
+    """By slices of the ring written twice: not the way the library looks for runs."""
+    twice = flags + flags
+    return max(
+        length
+        for length in range(len(flags) + 1)
+        for start in range(len(flags))
+        if all(twice[start : start + length])
+    )
+
+
+# The remark after Prop. 2 (N=100, b=33) and its errata.
+
+
+@pytest.mark.parametrize(
+    ("connectivity", "bound", "exact"),
+    [(15, 4.09e-7, 3.2e-7), (10, 5.35e-4, 4.0e-4), (6, 0.0929, 0.0654)],
+)
+def test_the_numbers_of_proposition_2(connectivity: int, bound: float, exact: float) -> None:
+    assert failure_bound(100, 33, connectivity) == pytest.approx(bound, rel=2e-3)
+    assert failure_exact(100, 33, connectivity) == pytest.approx(exact, rel=1e-2)
+
+
+def test_with_two_predecessors_the_bound_is_vacuous_and_failure_all_but_certain() -> None:
+    assert failure_bound(100, 33, 2) == pytest.approx(10.7, rel=5e-3)
+    assert 1 - failure_exact(100, 33, 2) == pytest.approx(7e-8, rel=5e-2)
+
+
+def test_the_bound_is_the_quotient_of_factorials() -> None:
+    factorial = math.factorial
+    quotient = Fraction(factorial(33) * factorial(90), factorial(23) * factorial(99))
+    assert failure_bound(100, 33, 10) == pytest.approx(float(quotient), rel=1e-15)
+
+
+# Exact values.
+
+
+def check_all_rings_of(nodes: int) -> None:
+    counts: Counter[tuple[int, int]] = Counter(
+        (sum(flags), longest_run(flags)) for flags in itertools.product((False, True), repeat=nodes)
+    )
+    for byzantine, connectivity in itertools.product(range(nodes), range(nodes)):
+        failures = sum(
+            count for (b, run), count in counts.items() if b == byzantine and run >= connectivity
+        )
+        expected = Fraction(failures, math.comb(nodes, byzantine))
+        assert failure_fraction(nodes, byzantine, connectivity) == expected
+        assert failure_exact(nodes, byzantine, connectivity) == float(expected)
+
+
+@pytest.mark.parametrize("nodes", range(2, 13))
+def test_exact_is_what_counting_every_ring_gives(nodes: int) -> None:
+    check_all_rings_of(nodes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [13, 14])
+def test_exact_is_what_counting_every_larger_ring_gives(nodes: int) -> None:
+    check_all_rings_of(nodes)
+
+
+@given(rings())
+def test_decimals_agree_with_fractions(ring: tuple[int, int, int]) -> None:
+    assert failure_exact(*ring) == float(failure_fraction(*ring))
+
+
+@given(rings())
+def test_exact_is_a_probability_below_the_bound(ring: tuple[int, int, int]) -> None:
+    # 1e-15: the two are equal where only one run can be long, and each is rounded on its own
+    assert 0 <= failure_exact(*ring) <= min(1, failure_bound(*ring) * (1 + 1e-15))
+
+
+@given(rings(60))
+def test_failure_falls_with_connectivity_and_grows_with_byzantine_nodes(
+    ring: tuple[int, int, int],
+) -> None:
+    nodes, byzantine, connectivity = ring
+    here = failure_fraction(nodes, byzantine, connectivity)
+    if connectivity + 1 < nodes:
+        assert failure_fraction(nodes, byzantine, connectivity + 1) <= here
+    if byzantine + 1 < nodes:
+        assert failure_fraction(nodes, byzantine + 1, connectivity) >= here
+
+
+def test_one_more_predecessor_than_byzantine_nodes_never_fails() -> None:
+    assert failure_exact(100, 33, 34) == failure_bound(100, 33, 34) == 0
+
+
+def test_without_predecessors_it_always_fails() -> None:
+    assert failure_exact(100, 0, 0) == failure_fraction(100, 0, 0) == 1
+    assert disconnected([False] * 4, 0)
+
+
+@pytest.mark.parametrize("connectivity", [1, 5, 10, 14, 20, 40, 5000])
+def test_a_million_nodes_stay_probabilities(connectivity: int) -> None:
+    exact = failure_exact(1_000_000, 330_000, connectivity)
+    assert 0 <= exact <= min(1, failure_bound(1_000_000, 330_000, connectivity))
+
+
+# Simulation.
+
+
+@pytest.mark.parametrize("connectivity", [2, 4, 6])
+def test_the_simulated_interval_contains_the_exact_value(connectivity: int) -> None:
+    estimate, low, high = failure_simulated(100, 33, connectivity, trials=3000, seed=7)
+    assert 0 <= low <= estimate <= high <= 1
+    assert low <= failure_exact(100, 33, connectivity) <= high
+
+
+def test_the_same_seed_simulates_the_same_rings() -> None:
+    first = failure_simulated(50, 15, 4, trials=200, seed=3)
+    assert first == failure_simulated(50, 15, 4, trials=200, seed=3)
+    assert first != failure_simulated(50, 15, 4, trials=200, seed=4)
+
+
+def test_what_never_happens_has_an_interval_that_starts_at_zero() -> None:
+    estimate, low, high = failure_simulated(10, 2, 3, trials=100, seed=0)
+    assert (estimate, low) == (0, 0)
+    assert high == pytest.approx(0.037, abs=1e-3)  # Wilson: z²/(n + z²)
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=12), st.integers(0, 11))
+def test_disconnected_finds_the_longest_run(flags: list[bool], connectivity: int) -> None:
+    connectivity %= len(flags)
+    assert disconnected(flags, connectivity) == (longest_run(tuple(flags)) >= connectivity)
+
+
+def test_a_run_across_the_seam_counts() -> None:
+    assert disconnected([True, False, False, True, True], 3)
+    assert not disconnected([True, False, True, False, True], 3)
+
+
+# Majorities.
+
+
+@given(rings(40))
+def test_majority_is_the_hypergeometric_tail(ring: tuple[int, int, int]) -> None:
+    nodes, byzantine, connectivity = ring
+    ways = sum(
+        math.comb(byzantine, k) * math.comb(nodes - 1 - byzantine, connectivity - k)
+        for k in range(connectivity // 2 + 1, min(byzantine, connectivity) + 1)
+    )
+    expected = Fraction(ways, math.comb(nodes - 1, connectivity))
+    assert majority_probability(*ring) == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_half_is_not_a_majority() -> None:
+    assert majority_probability(3, 1, 2) == 0
+    assert majority_probability(3, 1, 1) == pytest.approx(1 / 2)
+
+
+# The smallest connectivity.
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@given(rings(60), st.floats(1e-12, 0.999))
+def test_the_smallest_connectivity_suffices_and_one_less_does_not(
+    exact: bool, ring: tuple[int, int, int], failure: float
+) -> None:
+    nodes, byzantine = ring[0], max(ring[1] - 1, 0)
+    probability = failure_exact if exact else failure_bound
+    smallest = smallest_connectivity(nodes, byzantine, failure, exact)
+    assert probability(nodes, byzantine, smallest) <= failure
+    assert probability(nodes, byzantine, smallest - 1) > failure
+
+
+def test_the_smallest_connectivity_of_a_million_nodes() -> None:
+    assert smallest_connectivity(1_000_000, 330_000, 1e-9) == 31
+    assert smallest_connectivity(1_000_000, 330_000, 1e-9, exact=False) == 32
+
+
+# Groups: Prop. 5 and §V-C, with their errata.
+
+
+def proposition_5(nodes: int, byzantine: int, groups: int, connectivity: int) -> Fraction:
+    """The sum of Prop. 5, term by term, with n − s in the denominator."""
+    size = nodes // groups
+    return groups * sum(
+        (
+            size
+            * math.prod(Fraction(max(i - s, 0), size - s) for s in range(connectivity))
+            * Fraction(
+                math.comb(byzantine, i) * math.comb(nodes - byzantine, size - i),
+                math.comb(nodes, size),
+            )
+            for i in range(min(byzantine, size) + 1)
+        ),
+        Fraction(0),
+    )
+
+
+@pytest.mark.parametrize(("connectivity", "bound"), [(10, 1.17e-6), (7, 5.0e-4)])
+def test_the_numbers_of_proposition_5(connectivity: int, bound: float) -> None:
+    assert group_failure_bound(400, 60, 4, connectivity) == pytest.approx(bound, rel=5e-3)
+    assert float(proposition_5(400, 60, 4, connectivity)) == pytest.approx(bound, rel=5e-3)
+
+
+@pytest.mark.parametrize(("size", "bound"), [(10, 1.5e-3), (20, 5.2e-10)])
+def test_the_numbers_of_case_1(size: int, bound: float) -> None:
+    groups = 100 // size
+    ways = math.comb(33, size) + math.comb(33, size - 1) * 67
+    union = groups * one_group_failure(100, 33, groups, size - 1)
+    assert union == pytest.approx(groups * ways / math.comb(100, size), rel=1e-12)
+    assert union == pytest.approx(bound, rel=5e-2)
+
+
+@given(grouped())
+def test_proposition_5_is_proposition_2_whatever_the_groups(
+    setting: tuple[int, int, int, int],
+) -> None:
+    assert group_failure_bound(*setting) == pytest.approx(float(proposition_5(*setting)), rel=1e-14)
+
+
+@given(grouped())
+def test_some_group_fails_at_least_as_often_as_a_given_one(
+    setting: tuple[int, int, int, int],
+) -> None:
+    one, some = one_group_failure(*setting), group_failure_exact(*setting)
+    slack = 1 + 1e-15
+    assert one <= some <= min(1, setting[2] * one * slack)
+    assert some <= group_failure_bound(*setting) * slack
+
+
+@given(rings(60))
+def test_one_group_is_the_ring(ring: tuple[int, int, int]) -> None:
+    nodes, byzantine, connectivity = ring
+    expected = failure_exact(nodes, byzantine, connectivity)
+    assert one_group_failure(nodes, byzantine, 1, connectivity) == expected
+    assert group_failure_exact(nodes, byzantine, 1, connectivity) == expected
+
+
+@pytest.mark.parametrize(("groups", "size"), [(2, 4), (3, 4), (2, 6), (4, 3)])
+def test_groups_are_what_counting_every_placement_gives(groups: int, size: int) -> None:
+    nodes = groups * size
+    runs: Counter[tuple[int, int, int]] = Counter()
+    for flags in itertools.product((False, True), repeat=nodes):
+        longest = [longest_run(flags[g * size : (g + 1) * size]) for g in range(groups)]
+        runs[sum(flags), longest[0], max(longest)] += 1
+    for byzantine, connectivity in itertools.product(range(nodes), range(1, size)):
+        rows = [(row, count) for row, count in runs.items() if row[0] == byzantine]
+        first = sum(count for row, count in rows if row[1] >= connectivity)
+        some = sum(count for row, count in rows if row[2] >= connectivity)
+        total = math.comb(nodes, byzantine)
+        setting = nodes, byzantine, groups, connectivity
+        assert one_group_failure(*setting) == float(Fraction(first, total))
+        assert group_failure_exact(*setting) == float(Fraction(some, total))
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("nodes", "byzantine", "connectivity", "says"),
+    [
+        (1, 0, 0, "at least 2 nodes"),
+        (10, 10, 3, "0 to 9 can be Byzantine"),
+        (10, -1, 3, "0 to 9 can be Byzantine"),
+        (10, 3, 10, "0 to 9 predecessors"),
+        (10, 3, -1, "0 to 9 predecessors"),
+    ],
+)
+def test_an_impossible_ring_is_refused(
+    nodes: int, byzantine: int, connectivity: int, says: str
+) -> None:
+    for probability in (failure_bound, failure_exact, failure_fraction, majority_probability):
+        with pytest.raises(UserError, match=says):
+            probability(nodes, byzantine, connectivity)
+    with pytest.raises(UserError, match=says):
+        failure_simulated(nodes, byzantine, connectivity, trials=1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("groups", "connectivity", "says"),
+    [
+        (0, 1, "1 to 12 groups"),
+        (13, 1, "1 to 12 groups"),
+        (5, 1, "divisor of 12"),
+        (3, 4, "ring of 4 has 0 to 3"),
+    ],
+)
+def test_impossible_groups_are_refused(groups: int, connectivity: int, says: str) -> None:
+    for probability in (group_failure_bound, group_failure_exact, one_group_failure):
+        with pytest.raises(UserError, match=says):
+            probability(12, 3, groups, connectivity)
+
+
+@pytest.mark.parametrize("failure", [0.0, 1.0, -0.1, 1.5, math.nan])
+def test_a_wanted_probability_lies_between_0_and_1(failure: float) -> None:
+    with pytest.raises(UserError, match="between 0 and 1"):
+        smallest_connectivity(100, 33, failure)
+
+
+def test_a_single_benign_node_has_no_connectivity() -> None:
+    with pytest.raises(UserError, match="at most 8 can be Byzantine"):
+        smallest_connectivity(10, 9, 0.5)
+
+
+def test_no_trials_are_refused() -> None:
+    with pytest.raises(UserError, match="trials = 0"):
+        failure_simulated(10, 3, 2, trials=0, seed=0)
+
+
+def test_the_example_of_the_package() -> None:
+    assert doctest.testmod(basil.theory, extraglobs=vars(basil.theory)).failed == 0
