@@ -1,0 +1,186 @@
+"""One HTML page about a set of runs: no network, no second file, readable in ten years."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from basil.errors import UserError
+from basil.record.read import Run
+from basil.report.compare import (
+    ATTACK_TITLES,
+    SCHEME_TITLES,
+    Case,
+    attack_name,
+    cases,
+    scheme_name,
+    setting,
+    title,
+)
+from basil.report.plots import Figure, accuracy_figure, distance_figure, ring_figure, save
+from basil.report.table import MISSING, NAMES, header, result_rows
+
+PAGE = "report.html"
+MOST_RINGS = 12
+SETTINGS = {
+    "dataset": "data",
+    "partition": "partition",
+    "nodes": "nodes",
+    "byzantine": "Byzantine",
+    "connectivity": "connectivity S",
+    "rounds": "rounds",
+    "local_steps": "local steps",
+    "seed": "seeds",
+}
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    page: Path
+    figures: list[Path]
+
+
+def write_report(runs: Iterable[Run], out: Path) -> ReportPaths:
+    """Writes out/report.html, and its figures, as PNG and SVG, to out/figures."""
+    runs = list(runs)
+    if not runs:
+        raise UserError("there is no run to report on")
+    found = cases(runs)
+    figures = _Figures(Path(out) / "figures")
+    try:
+        curves = figures.add("accuracy", accuracy_figure(runs), "Test accuracy over rounds")
+    except UserError:  # nothing measured yet
+        curves = None
+    text = _template().render(
+        headline=_headline(found),
+        settings=_common_settings(runs),
+        unfinished=sum(not run.finished for run in runs),
+        count=len(runs),
+        curves=curves,
+        header=header(),
+        names=NAMES,
+        rows=result_rows(runs),
+        each_seed=result_rows(runs, each_seed=True) if len(found) < len(runs) else [],
+        rings=[_ring(case, figures, place) for place, case in enumerate(_pictured(found), start=1)],
+        details=[_details(case, run) for case in found for run in case.runs],
+    )
+    page = Path(out) / PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(text, encoding="utf-8")
+    return ReportPaths(page, figures.written)
+
+
+class _Figures:
+    """The folder of figures: every one is saved, remembered, and handed back for the page."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.written: list[Path] = []
+
+    def add(self, name: str, figure: Figure, says: str) -> Markup:
+        png, svg = save(figure, self.folder / name)
+        self.written += [png, svg]
+        return inline(svg.read_text(encoding="utf-8"), name, says)
+
+
+def inline(svg: str, name: str, says: str) -> Markup:
+    """An SVG file as part of a page: ids its own, size left to the page, a text for who hears it.
+
+    Matplotlib gives the same id to the same shape in every figure.  On one page the first would
+    serve all, and vanish from all when its section is folded away.
+    """
+    svg = re.sub(r"<!--.*?-->\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
+    opening, rest = svg.split(">", 1)
+    width = re.search(r'\swidth="([\d.]+)pt"', opening)
+    opening = re.sub(r'\s(width|height)="[\d.]+pt"', "", opening)
+    if width:
+        # Points to CSS pixels: as large as meant where there is room, smaller where not.
+        opening += f' style="max-width:{float(width[1]) * 4 / 3:.0f}px"'
+    return Markup(f'{opening} role="img" aria-label="{escape(says)}">{rest}')
+
+
+def _template() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2")
+
+
+def _headline(found: list[Case]) -> str:
+    runs = [case.runs[0] for case in found]
+    schemes = dict.fromkeys(title(scheme_name(run), SCHEME_TITLES) for run in runs)
+    attacks = dict.fromkeys(title(attack_name(run), ATTACK_TITLES) for run in runs)
+    return f"{_listed(list(schemes))}: {_listed([_lowered(attack) for attack in attacks])}"
+
+
+def _lowered(attack: str) -> str:
+    """Within a sentence; Gaussian keeps the capital of its name."""
+    return attack if attack == "Gaussian" else attack[:1].lower() + attack[1:]
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _common_settings(runs: list[Run]) -> list[tuple[str, str]]:
+    """Each setting with every value it has among the runs, numbers before names."""
+    said = []
+    for key, name in SETTINGS.items():
+        values = {str(value): value for run in runs if (value := setting(run, key)) is not None}
+        numbers = sorted(text for text, value in values.items() if isinstance(value, int | float))
+        numbers.sort(key=lambda text: values[text])
+        names = sorted(values.keys() - set(numbers))
+        said.append((name, ", ".join([*numbers, *names]) or MISSING))
+    return said
+
+
+def _pictured(found: list[Case]) -> list[Case]:
+    """At most a dozen, and none of schemes that do not choose."""
+    return [case for case in found if len(case.runs[0].selections)][:MOST_RINGS]
+
+
+def _ring(case: Case, figures: _Figures, place: int) -> dict[str, Any]:
+    run = case.runs[0]
+    name = _run_name(case, run)
+    # The number keeps apart what looks alike once it is a file name.
+    slug = re.sub(r"[^a-z0-9]+", "-", f"{place:02d}-{case.label}-{case.attack}".lower())[:60]
+    slug = slug.strip("-")
+    return {
+        "name": name,
+        "ring": figures.add(f"ring-{slug}", ring_figure(run), f"Ring and choices: {name}"),
+        "distance": figures.add(
+            f"distance-{slug}", distance_figure(run), f"How far back the chosen model was: {name}"
+        ),
+    }
+
+
+def _details(case: Case, run: Run) -> dict[str, Any]:
+    facts = run.facts
+    versions = facts.get("versions") or {}
+    rows = {
+        "folder": run.folder.name,
+        "commit": facts.get("commit"),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "device": facts.get("device"),
+        "threads": facts.get("threads"),
+        "machine": facts.get("machine"),
+        "model sha256": (run.summary or {}).get("model_sha256"),
+    }
+    shown = {key: MISSING if value in (None, "") else value for key, value in rows.items()}
+    return {"name": _run_name(case, run), "facts": shown, "recipe": run.recipe_text}
+
+
+def _run_name(case: Case, run: Run) -> str:
+    seed = setting(run, "seed")
+    return f"{case.label} · {case.attack} · seed {MISSING if seed is None else seed}"

@@ -1,0 +1,390 @@
+"""The figures: accuracy over rounds, who chose whose model, and how far back it came from.
+
+Nothing here touches pyplot, so drawing leaves no figure open and no setting changed.  Colours are
+those of Okabe and Ito, which stay distinct for colour-blind readers; shape or line style always
+says the same thing as colour.
+"""
+
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure as Figure  # for the page, which imports no matplotlib
+from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Outline
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
+
+from basil.errors import UserError
+from basil.record.read import OWN, Run
+from basil.report.compare import Case, cases, group, setting
+
+BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#AA4499"
+ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#222222"
+INK, FAINT, GRID = "#333333", "#6B7280", "#E5E7EB"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+# Lengths without common divisor: 7 × 8 × 5 lines before a combination returns.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
+
+CHANCE: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": ":"}
+
+# Any: newer matplotlibs spell the keys out in their types, older ones take strings.
+STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": "#9CA3AF",
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9,
+    "axes.titlesize": 10,
+    "axes.titlepad": 8,
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": "#9CA3AF",
+    "ytick.color": "#9CA3AF",
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.fonttype": "path",
+    # Names come from recipes: a "$" in one is a dollar, not the beginning of a formula.
+    "text.parse_math": False,
+}
+
+PANELS_IN_ROW = 4
+MARKS_ON_LINE = 8
+# Above this, chords are a grey disc and an SVG of many megabytes: the commonest are kept.
+MOST_CHORDS = 3000
+CHORD_LEVELS = 6
+MOST_LABELS = 40
+# The very first turn has nothing to choose from; that alone is not worth a bar.
+THINNEST_BAR = 0.005
+ROUND_STEPS = [1, 2, 5, 10]
+
+
+@mpl.rc_context(STYLE)
+def accuracy_figure(runs: Iterable[Run], metric: str = "worst") -> Figure:
+    """Test accuracy over rounds, a panel for each attack and a line for each scheme (Fig. 4).
+
+    Runs that differ in the seed alone make one line: their mean, in a band of one standard
+    deviation.  Where no run has an accuracy (regression), the loss is drawn.
+    """
+    found = cases(runs)
+    quantity = "accuracy" if any(_has(case, "accuracy", metric) for case in found) else "loss"
+    drawn = [case for case in found if _has(case, quantity, metric)]
+    if not drawn:
+        raise UserError(f"no run has measured its {metric} accuracy or loss yet: nothing to plot")
+    panels = group(drawn, lambda case: case.attack)
+    styles = {label: place for place, label in enumerate(_labels(drawn))}
+    columns = min(len(panels), PANELS_IN_ROW)
+    rows = -(-len(panels) // columns)
+    width = 5.4 if columns == 1 else 0.6 + 2.55 * columns
+    figure = Figure(figsize=(width, 0.55 + (3.2 if columns == 1 else 2.75) * rows))
+    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08, wspace=0.03)
+    grid = figure.subplots(rows, columns, sharey=True, sharex=rows > 1, squeeze=False).ravel()
+    for axes in grid[len(panels) :]:
+        axes.remove()
+    chance = False
+    for place, (axes, (attack, members)) in enumerate(zip(grid, panels.items(), strict=False)):
+        axes.set_title(textwrap.fill(attack, 30))
+        for case in members:
+            _curve(axes, case, quantity, metric, styles[case.label], len(styles))
+        if quantity == "accuracy":
+            chance |= _chance(axes, members)
+            axes.set_ylim(bottom=0)
+            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0, symbol=" %"))
+        axes.margins(x=0.02)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=ROUND_STEPS))
+        # With a full row below, only the lowest panel of a column names the axis.
+        if place + columns >= len(panels):
+            axes.set_xlabel("round")
+            axes.tick_params(labelbottom=True)
+    whose = "worst benign node" if metric == "worst" else f"{metric} of benign nodes"
+    figure.supylabel(f"test {quantity} ({whose})", fontsize=9, color=INK)
+    handles = [_handle(label, place) for label, place in styles.items()]
+    if chance:
+        handles.append(Line2D([], [], label="chance", **CHANCE))
+    widest = max(len(label) for label in styles)
+    across = max(1, min(len(handles), int(width / (0.7 + 0.075 * widest))))
+    figure.legend(handles=handles, loc="outside lower center", ncols=across, handlelength=3.2)
+    return figure
+
+
+@mpl.rc_context(STYLE)
+def ring_figure(run: Run) -> Figure:
+    """The ring, clockwise from the top, and whose models the benign nodes chose."""
+    order, liars = run.order, run.byzantine
+    angle = np.pi / 2 - 2 * np.pi * np.arange(len(order)) / max(1, len(order))
+    points = _on_circle(angle)
+    lies = np.array([node in liars for node in order], dtype=bool)
+    pairs, counts, kept = _chosen_pairs(run)
+
+    figure = Figure(figsize=(5.2, 6.0))
+    figure.set_layout_engine("constrained")
+    axes = figure.add_subplot()
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    reach = 1.2 if len(order) <= MOST_LABELS else 1.06
+    axes.set_xlim(-reach, reach)
+    axes.set_ylim(-reach, reach)
+
+    axes.plot(*_on_circle(np.linspace(0, 2 * np.pi, 181)).T, color=GRID, linewidth=1, zorder=1)
+    lied = lies[pairs[:, 0]]
+    threshold = _drawn_from(counts[~lied])
+    # A lie that was believed is what the picture is for: none is left out.
+    shown = lied | (counts >= threshold)
+    _chords(axes, angle, pairs[shown], counts[shown], lied[shown])
+
+    size = float(np.clip(2400 / max(1, len(order)), 6, 110))
+    for mask, colour, marker, scale in ((~lies, BLUE, "o", 1.0), (lies, VERMILLION, "D", 0.85)):
+        axes.scatter(
+            points[mask, 0],
+            points[mask, 1],
+            s=size * scale,
+            c=colour,
+            marker=marker,
+            edgecolors="white",
+            linewidths=0.8 if size > 20 else 0.3,
+            zorder=4,
+        )
+    if len(order) <= MOST_LABELS:
+        for node, (x, y), liar in zip(order, points * 1.11, lies, strict=True):
+            colour = VERMILLION if liar else FAINT
+            axes.text(x, y, str(node), ha="center", va="center", fontsize=8, color=colour)
+    if not len(pairs):
+        axes.text(0, 0, "no benign node chose\nanother's model", ha="center", color=FAINT)
+
+    choices, believed = int(counts.sum()), int(counts[lied].sum())
+    _ring_legend(figure, int(lies.sum()), len(order), choices, believed)
+    notes = ["turns run clockwise from the top"]
+    if kept:
+        notes.append(f"kept its own or the initial model: {_share(kept, kept + choices)}")
+    if not shown.all():
+        notes.append(f"blue lines: chosen at least {threshold} times")
+    figure.suptitle("\n".join(notes), fontsize=8, color=FAINT, linespacing=1.5)
+    return figure
+
+
+@mpl.rc_context(STYLE)
+def distance_figure(run: Run) -> Figure:
+    """How many places back on the ring the chosen model came from: share of benign turns."""
+    order = run.order
+    pairs, counts, kept = _chosen_pairs(run)
+    back = (pairs[:, 1] - pairs[:, 0]) % max(1, len(order))
+    farthest = max(int(back.max(initial=1)), int(setting(run, "connectivity") or 1))
+    turns = max(1, kept + int(counts.sum()))
+    own = kept / turns if kept / turns >= THINNEST_BAR else 0.0
+    share = np.bincount(back, weights=counts, minlength=farthest + 1) / turns
+
+    figure = Figure(figsize=(4.2, 2.7))
+    figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
+    axes = figure.add_subplot()
+    places = np.arange(1, farthest + 1)
+    axes.bar(places, share[1:], width=0.72, color=BLUE)
+    if own:
+        axes.bar([0], [own], width=0.72, color="#9CA3AF", hatch="///", edgecolor="white")
+    step = next((step for step in (1, 2, 5, 10, 20, 50) if farthest <= 12 * step), farthest)
+    ticks = [0] * bool(own) + sorted({1, *range(step, farthest + 1, step)})
+    axes.set_xticks(ticks, ["own" if tick == 0 else str(tick) for tick in ticks])
+    axes.set_xlim(-0.6 if own else 0.4, farthest + 0.6)
+    axes.set_ylim(0, 1.08 * float(max(share.max(), own)) or 1.0)
+    axes.yaxis.set_major_locator(MaxNLocator(4, steps=ROUND_STEPS))
+    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0, symbol=" %"))
+    axes.grid(axis="x", visible=False)
+    axes.set_xlabel("places back on the ring")
+    axes.set_ylabel("share of benign turns")
+    return figure
+
+
+def save(figure: Figure, path: Path) -> tuple[Path, Path]:
+    """Writes path.png (150 dpi) and path.svg, the same bytes for the same runs; returns both."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not with_suffix: a name like "S=0.5" would lose its end.
+    png, svg = path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")
+    with mpl.rc_context(STYLE | {"svg.hashsalt": "basil"}):
+        FigureCanvasAgg(figure).print_figure(png, dpi=150, metadata={"Software": None})
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        FigureCanvasSVG(figure).print_figure(svg, metadata=nothing)
+    return png, svg
+
+
+def _has(case: Case, quantity: str, metric: str) -> bool:
+    return any(_series(run, quantity, metric) for run in case.runs)
+
+
+def _series(run: Run, quantity: str, metric: str) -> dict[int, float]:
+    found = {}
+    for entry in run.metrics:
+        value = (entry.get(quantity) or {}).get(metric)
+        if value is not None:
+            found[entry["round"]] = float(value)
+    return found
+
+
+def _labels(found: list[Case]) -> list[str]:
+    """Basil first, then by name, so that a scheme's colour does not depend on the attacks."""
+    labels = sorted({case.label for case in found})
+    return sorted(labels, key=lambda label: not label.startswith("Basil"))
+
+
+def _look(place: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[place % len(COLOURS)],
+        "marker": MARKERS[place % len(MARKERS)],
+        "linestyle": DASHES[place % len(DASHES)],
+        "linewidth": 1.6,
+        "markersize": 5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.6,
+    }
+
+
+def _handle(label: str, place: int) -> Line2D:
+    return Line2D([], [], label=label, **_look(place))
+
+
+def _curve(axes: Axes, case: Case, quantity: str, metric: str, place: int, of: int) -> None:
+    series = [found for run in case.runs if (found := _series(run, quantity, metric))]
+    # A mean over fewer seeds than before would make a jump that no run made.
+    rounds = sorted(set.intersection(*(set(each) for each in series)))
+    values = np.array([[each[r] for r in rounds] for each in series])
+    values[~np.isfinite(values)] = np.nan
+    mean = values.mean(axis=0)
+    if len(series) > 1:
+        spread = values.std(axis=0, ddof=1)
+        colour = COLOURS[place % len(COLOURS)]
+        axes.fill_between(
+            rounds, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0
+        )
+    # Markers of different lines are set off from each other, so that none hides another.
+    every = max(1, len(rounds) // MARKS_ON_LINE)
+    # Basil, the first, lies on top.
+    axes.plot(
+        rounds, mean, markevery=(place * every // of, every), zorder=3 - place / of, **_look(place)
+    )
+
+
+def _chance(axes: Axes, members: list[Case]) -> bool:
+    """What guessing would reach, where the runs say how many classes there are."""
+    said = {setting(run, "classes") for case in members for run in case.runs}
+    classes = {count for count in said if isinstance(count, int) and count > 1}
+    for count in classes:
+        axes.axhline(1 / count, zorder=1, **CHANCE)
+    return bool(classes)
+
+
+def _chosen_pairs(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """(place of the chosen, place of the chooser) on the ring, how often, and turns without one."""
+    selections = run.selections.of_benign()
+    place = {node: where for where, node in enumerate(run.order)}
+    taken = (selections.chosen != OWN) & (selections.chosen != selections.node)
+    pairs = np.array(
+        [
+            (place[int(chosen)], place[int(node)])
+            for chosen, node in zip(selections.chosen[taken], selections.node[taken], strict=True)
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 2)
+    unique, counts = np.unique(pairs, axis=0, return_counts=True)
+    return unique, counts.astype(np.int64), int((~taken).sum())
+
+
+def _on_circle(angle: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def _drawn_from(counts: NDArray[np.int64]) -> int:
+    """The count from which on a chord is drawn.
+
+    A fixed number of chords would cut through pairs that are equally frequent, and show a lopsided
+    ring where there is none.
+    """
+    for threshold in np.unique(counts):
+        if np.count_nonzero(counts >= threshold) <= MOST_CHORDS:
+            return int(threshold)
+    return int(counts.max(initial=1))
+
+
+def _chords(
+    axes: Axes,
+    angle: NDArray[np.float64],
+    pairs: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    lied: NDArray[np.bool_],
+) -> None:
+    """Curves from the chosen to the chooser, in a few steps of width: one path for each step.
+
+    One path for each curve would make the SVG ten times as large.
+    """
+    if not len(pairs):
+        return
+    nodes = len(angle)
+    ahead = (pairs[:, 1] - pairs[:, 0]) % nodes
+    # Half of the shorter way round, with its sign; near pairs stay at the rim, far ones dip.
+    half = np.where(ahead <= nodes / 2, ahead, ahead - nodes) * np.pi / nodes
+    depth = 0.2 + 0.6 * np.abs(half) / max(np.abs(half).max(), 1e-9)
+    bend = _on_circle(angle[pairs[:, 0]] - half) * (1 - depth)[:, None]
+    curves = np.stack([_on_circle(angle[pairs[:, 0]]), bend, _on_circle(angle[pairs[:, 1]])], 1)
+    level = np.clip(np.ceil(CHORD_LEVELS * counts / counts.max()), 1, CHORD_LEVELS)
+    # As wide as among 20 nodes, the chords of 400 would be one blot.
+    width = float(np.clip(60 / nodes, 0.35, 1.0))
+    for liar, colour, zorder in ((False, BLUE, 2), (True, VERMILLION, 3)):
+        for step in range(1, CHORD_LEVELS + 1):
+            chosen = curves[(level == step) & (lied == liar)]
+            if not len(chosen):
+                continue
+            codes = np.tile([Outline.MOVETO, Outline.CURVE3, Outline.CURVE3], len(chosen))
+            part = step / CHORD_LEVELS
+            patch = PathPatch(
+                Outline(chosen.reshape(-1, 2), codes),
+                fill=False,
+                edgecolor=colour,
+                zorder=zorder,
+                linewidth=width * ((0.9 if liar else 0.3) + 2.7 * part),
+                alpha=0.6 + 0.3 * part if liar else 0.10 + 0.45 * part,
+            )
+            axes.add_patch(patch)
+
+
+def _ring_legend(figure: Figure, liars: int, nodes: int, choices: int, lies: int) -> None:
+    edge: dict[str, Any] = {"linestyle": "", "markeredgecolor": "white", "markersize": 8}
+
+    def dot(marker: Any, colour: str, label: str) -> Line2D:
+        return Line2D([], [], marker=marker, color=colour, label=label, **edge)
+
+    def line(colour: str, label: str) -> Line2D:
+        return Line2D([], [], color=colour, linewidth=2, alpha=0.75, label=label)
+
+    handles = [
+        dot("o", BLUE, f"benign node ({nodes - liars})"),
+        dot("D", VERMILLION, f"Byzantine node ({liars})"),
+        line(BLUE, f"chose a benign model ({_share(choices - lies, choices)})"),
+        line(VERMILLION, f"chose a Byzantine model ({_share(lies, choices)})"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, columnspacing=2.5)
+
+
+def _share(part: int, whole: int) -> str:
+    if not whole:
+        return "–"
+    percent = 100 * part / whole
+    return "< 0.1 %" if 0 < percent < 0.05 else f"{percent:.1f} %"
