@@ -1,4 +1,4 @@
-"""The one exception that stands for a mistake of the user: the command line prints it and exits 2."""
+"""The one exception that stands for a mistake of the user: printed as a sentence, exit code 2."""
 
 
 class UserError(Exception):

@@ -1,0 +1,84 @@
+"""A Byzantine node: an honest protocol whose Sends are rewritten on their way out.
+
+It wraps any protocol without knowing it.  So every scheme meets every attack, and a Byzantine node
+is visited in its turn like the others (Algorithm 1, line 12).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from basil import rng
+from basil.attack.view import Attack, View
+from basil.learning.layout import Layout
+from basil.protocol.node import Node
+from basil.protocol.requests import (
+    Checkpoint,
+    Observe,
+    Pretend,
+    Protocol,
+    Score,
+    Send,
+    Train,
+)
+
+
+def adversary(
+    node: Node,
+    scheme: Callable[[Node], Protocol],
+    attack: Attack,
+    options: dict[str, Any],
+    start: int,
+    layout: Layout,
+    seed: int,
+    shared: dict[str, Any],
+) -> Protocol:
+    """Run the scheme for this node, and send what the attack makes of its models."""
+    saved = node.state
+    memory: dict[str, Any] = {} if saved is None else saved["attack"]
+    inner = scheme(node if saved is None else replace(node, state=saved["honest"]))
+    chosen: Tensor = node.initial_model if saved is None else saved["chosen"]
+    k = 1 if saved is None else int(saved["round"])  # the round that this node is in
+    answer: Any = None
+    while True:
+        try:
+            request = inner.send(answer)
+        except StopIteration:
+            return
+        idle = k >= start and not attack.trains
+        match request:
+            case Train():
+                chosen = request.model
+                answer = request.model if idle else (yield request)
+                if idle:
+                    yield Pretend(request)
+            case Score() if idle:
+                yield Pretend(request)
+                answer = torch.zeros(len(request.batch))
+            case Send(body=Tensor() as honest) if request.round >= start:
+                view = View(
+                    node=node.id,
+                    round=request.round,
+                    chosen=chosen,
+                    honest=honest,
+                    layout=layout,
+                    generator=rng.torch_stream(seed, "attack", node.id, request.round),
+                    rng=rng.stream(seed, "attack", node.id, request.round, "decisions"),
+                    state=memory,
+                    shared=shared,
+                    benign=(yield Observe()) if attack.omniscient else None,
+                )
+                lie = attack(view, **options)
+                if lie is None:  # a Send to nobody, since the protocol wants to know the time
+                    answer = yield replace(request, to=())
+                else:
+                    answer = yield replace(request, body=lie)
+            case Checkpoint():
+                k = request.round
+                state = {"round": k, "chosen": chosen, "attack": dict(memory)}
+                answer = yield Checkpoint(k, {**state, "honest": request.state})
+            case _:
+                answer = yield request

@@ -1,0 +1,116 @@
+"""Attacks on what a node sends: one function each, from a `View` to a vector.
+
+Until its first round (`start` in the recipe) a Byzantine node follows the protocol.
+"""
+
+import torch
+from torch import Tensor
+
+from basil.attack.crowd import Crowd
+from basil.attack.view import Attack, View, declares
+from basil.errors import UserError
+from basil.table import Table
+
+
+@declares()
+def gaussian(view: View, *, std: float = 1.0) -> Tensor:
+    """Every parameter drawn from N(0, std²) (§VI-A, Gaussian attack; std = 1)."""
+    noise = torch.randn(view.honest.shape, generator=view.generator)
+    return (std * noise).to(view.honest.device)
+
+
+@declares(trains=True)
+def sign_flip(view: View) -> Tensor:
+    """−x: the sign of every parameter of the honest update flipped (§VI-A, the naive one)."""
+    return -view.honest
+
+
+@declares(trains=True)
+def layer_sign_flip(view: View) -> Tensor:
+    """Each layer of the honest update is flipped with probability ½ (§VI-A, Random Sign Flip)."""
+    model = view.honest.clone()
+    for layer in view.layout.layers:
+        if view.rng.random() < 0.5:
+            model[layer] *= -1
+    return model
+
+
+@declares(omniscient=True, start=20)
+def hidden(view: View, *, coordinate: int = -1) -> Tensor:
+    """x̂ + γ e_c with the largest γ that distances cannot tell from an honest model.
+
+    x̂ is the mean of the benign models; γ is the largest shift along coordinate c for which
+    ‖x̂ + γ e_c − x_j‖ ≤ max_{i,j} ‖x_i − x_j‖ for every benign j (El Mhamdi, Guerraoui and Rouault,
+    ICML 2018).  §VI-A starts it after 20 rounds, when the benign models have become alike.
+    """
+    assert view.benign is not None
+    if not -view.layout.size <= coordinate < view.layout.size:
+        raise UserError(
+            f"attack.coordinate = {coordinate}: the model has {view.layout.size} parameters"
+        )
+    crowd: Crowd = view.shared.setdefault("crowd", Crowd())
+    squares = crowd.squared_distances(view.benign)
+    r = len(view.benign)
+    mean = crowd.models.mean(0)
+    # r_j² = ‖x̂ − x_j‖² = Σ_i d_ij² / r − Σ_ij d_ij² / 2r², which needs no pass over the models.
+    to_mean = squares.mean(1) - squares.sum() / (2 * r * r)
+    # ‖x̂ − x_j + γ e_c‖² = γ² + 2 γ u_j + r_j² ≤ max d²: the positive root, smallest over j.
+    u = (mean[coordinate] - crowd.models[:, coordinate]).double().cpu()
+    room = (squares.max() - to_mean).clamp(min=0)
+    shift = (-u + (u.square() + room).sqrt()).min()
+    model = mean.clone()
+    model[coordinate] += float(shift)
+    return model
+
+
+@declares(trains=True)
+def inverse(view: View, *, scale: float = 1.0) -> Tensor:
+    """x̄ − λ (x − x̄): the honest update x from x̄, reversed (App. H-F names it, undefined)."""
+    return view.chosen - scale * (view.honest - view.chosen)
+
+
+@declares()
+def silent(view: View) -> None:
+    """Sends nothing: a crash, or a node that only listens."""
+
+
+@declares(trains=True)
+def stale(view: View) -> Tensor:
+    """Repeats the model of its first turn for ever, under the current round's number."""
+    first: Tensor = view.state.setdefault("first", view.honest)
+    return first
+
+
+@declares()
+def garbage(view: View, *, kind: str = "mixed") -> Tensor:
+    """Values that are no parameters: "nan", "inf", "-inf", "huge" (±3·10³⁸), or "mixed".
+
+    What a broken float, a bit flip or a hostile serialiser produces.  "mixed" draws one of the
+    four for each turn and places it in a random tenth of the vector.
+    """
+    values = {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf, "huge": 3e38}
+    if kind != "mixed" and kind not in values:
+        raise UserError(f"attack.kind = {kind!r}: one of mixed, {', '.join(values)}")
+    model = view.honest.clone()
+    if kind != "mixed":
+        return model.fill_(values[kind])
+    value = values[str(view.rng.choice(list(values)))]
+    where = torch.rand(model.shape, generator=view.generator) < 0.1
+    where[int(view.rng.integers(len(model)))] = True
+    model[where.to(model.device)] = value
+    return model
+
+
+ATTACKS: Table[Attack] = Table(
+    "attack",
+    {
+        "gaussian": gaussian,
+        "sign-flip": sign_flip,
+        "layer-sign-flip": layer_sign_flip,
+        "hidden": hidden,
+        "inverse": inverse,
+        "silent": silent,
+        "stale": stale,
+        "garbage": garbage,
+    },
+)

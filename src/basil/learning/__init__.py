@@ -1,0 +1,1 @@
+"""Networks as flat vectors, and the two computations on them: score and train."""

@@ -1,0 +1,117 @@
+"""The two things that cost time: scoring a model and training it.
+
+Flat vectors in, flat vectors out.  One network object serves all nodes: its parameters are views
+into one working vector, so that "load model j" is a single copy.
+
+Arithmetic is by request: a batch is always computed as a whole and by itself, never joined with
+another node's or cut into pieces.  (The last bits of a matrix product depend on its shape.)  So the
+answer to a request does not depend on who else is asking: one simulated ring, a pool of processes
+and peers on a network agree bit for bit on a CPU with one thread.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from basil.errors import UserError
+from basil.learning.layout import Layout, layout_of
+from basil.learning.models import Loss
+from basil.learning.pool import Batch, Pool
+
+TEST_CHUNK = 200  # about what a core’s cache holds
+
+
+class Compute:
+    """Score and train one network on one device."""
+
+    def __init__(self, module: nn.Module, loss: Loss, pool: Pool) -> None:
+        self.pool = pool
+        self.device = pool.device
+        self.loss = loss
+        self.layout: Layout = layout_of(module)
+        self.network = module.to(self.device)
+        self.initial: Tensor = self.layout.flatten(self.network)
+        self._vector = self.initial.clone()
+        self._bind()
+        self._parameters = [p for p in self.network.parameters() if p.requires_grad]
+        self._random = any(
+            isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
+            for part in self.network.modules()
+        )
+        self._probe()
+
+    def _bind(self) -> None:
+        """Make every parameter and buffer of the network a view into the working vector."""
+        views = self.layout.views(self._vector)
+        state = self.network.state_dict(keep_vars=True)
+        for name, view in views.items():
+            state[name].data = view
+
+    def _load(self, model: Tensor) -> None:
+        self._vector.copy_(model)
+
+    def _probe(self) -> None:
+        """A loss must be one number a sample: a mean over the batch would hide its spread."""
+        with torch.no_grad():
+            self.network.eval()
+            x, y = self.pool.take(slice(0, 2))
+            try:
+                losses = self.loss(self.network(x), y)
+            except (RuntimeError, ValueError, IndexError) as error:
+                raise UserError(
+                    f"model: it cannot be applied to this data set's samples of shape"
+                    f" {tuple(x.shape[1:])}: {str(error).splitlines()[0]}"
+                ) from error
+        if losses.shape != (len(x),):
+            raise UserError(
+                f"loss: it must return one number for each sample, so a vector of {len(x)} for"
+                f" {len(x)} samples, not shape {tuple(losses.shape)}; use reduction='none'"
+            )
+
+    def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Tensor]:
+        """Per-sample losses of one model on several batches (+inf if the model is not finite)."""
+        if not bool(model.isfinite().all()):
+            return [torch.full((len(batch),), torch.inf) for batch in batches]
+        self._load(model)
+        self.network.eval()
+        with torch.no_grad():
+            pairs = [self.pool.inputs(batch) for batch in batches]
+            return [self.loss(self.network(x), y) for x, y in pairs]
+
+    def train(self, model: Tensor, batches: Sequence[Batch], rate: float, key: int) -> Tensor:
+        """One SGD step for each batch: x ← x − rate · ∇ mean loss(x), eq. (2)."""
+        self._load(model)
+        self.network.train()
+        if not self._random:
+            self._steps(batches, rate)
+        else:  # dropout draws from torch's global state: lend it this turn's stream
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(key)
+                self._steps(batches, rate)
+        return self._vector.clone()
+
+    def _steps(self, batches: Sequence[Batch], rate: float) -> None:
+        for batch in batches:
+            x, y = self.pool.inputs(batch)
+            loss = self.loss(self.network(x), y).mean()
+            gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+            with torch.no_grad():
+                for parameter, gradient in zip(self._parameters, gradients, strict=True):
+                    if gradient is not None:
+                        parameter.sub_(gradient, alpha=rate)
+
+    def test(self, model: Tensor, pool: Pool, samples: int) -> tuple[float, float]:
+        """Mean loss and accuracy (nan for regression) on the first samples of a pool."""
+        self._load(model)
+        self.network.eval()
+        loss, right = 0.0, 0
+        with torch.no_grad():
+            for start in range(0, samples, TEST_CHUNK):
+                x, y = pool.take(slice(start, min(start + TEST_CHUNK, samples)))
+                outputs = self.network(x)
+                loss += float(self.loss(outputs, y).sum(dtype=torch.float64))
+                if outputs.ndim == 2:
+                    right += int((outputs.argmax(1) == y).sum())
+        accuracy = right / samples if outputs.ndim == 2 else float("nan")
+        return loss / samples, accuracy

@@ -1,0 +1,84 @@
+"""The networks that a recipe can name.  From Python, any `nn.Module` will do.
+
+Each is built from the shape of one sample and the number of classes.  Initial weights are drawn
+from a named stream (see `initialise`), so that all nodes of a ring, and all runs with one seed,
+start from the same x⁰.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from basil.errors import UserError
+from basil.table import Table
+
+Shape = tuple[int, ...]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def mlp(shape: Shape, classes: int, *, hidden: int = 100) -> nn.Module:
+    """Three fully connected layers, in-100-100-classes: the paper's MNIST network (Table I)."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(math.prod(shape), hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, hidden),
+        nn.ReLU(),
+        nn.Linear(hidden, classes),
+    )
+
+
+def cifar_cnn(shape: Shape, classes: int) -> nn.Module:
+    """Two convolutions and three fully connected layers: the paper's CIFAR network (Table II)."""
+    if shape != (3, 32, 32):
+        raise UserError(f"model cifar-cnn takes images of 3×32×32, not {'×'.join(map(str, shape))}")
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 3),
+        nn.Conv2d(16, 64, 4),
+        nn.ReLU(),
+        nn.MaxPool2d(4, 4),
+        nn.Flatten(),
+        nn.Linear(64, 384),
+        nn.ReLU(),
+        nn.Linear(384, 192),
+        nn.ReLU(),
+        nn.Linear(192, classes),
+    )
+
+
+def softmax(shape: Shape, classes: int) -> nn.Module:
+    """Softmax regression: one linear layer, a convex problem (for Theorem 2)."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+
+
+def linear(shape: Shape, classes: int) -> nn.Module:
+    """Least squares without an intercept: a quadratic problem (for Theorem 2)."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 1, bias=False), nn.Flatten(0))
+
+
+MODELS = Table("model", {"mlp": mlp, "cifar-cnn": cifar_cnn, "softmax": softmax, "linear": linear})
+
+
+def initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Appendix H-A: biases 0, convolutions Glorot uniform, other weights PyTorch's default."""
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.xavier_uniform_(part.weight, generator=generator)
+        elif isinstance(part, nn.Linear):
+            nn.init.kaiming_uniform_(part.weight, a=math.sqrt(5), generator=generator)
+        if isinstance(part, nn.Conv2d | nn.Linear) and part.bias is not None:
+            nn.init.zeros_(part.bias)
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of each sample."""
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def half_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """½ (output − target)² of each sample."""
+    return (outputs - targets).square() / 2

@@ -1,0 +1,1 @@
+"""Schemes as generators of requests, one node each.  Start with `basil.py`: it is Algorithm 1."""

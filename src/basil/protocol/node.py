@@ -1,0 +1,32 @@
+"""What one node knows when its protocol starts: its place, its data, its settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from basil.learning.pool import Batch
+from basil.protocol.rules import Rule
+from basil.topology import Ring
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One participant, as its own protocol sees it."""
+
+    id: int
+    ring: Ring
+    connectivity: int  # S: how many models are stored
+    reach: int  # to how many successors a model is sent: S + d (Appendix C)
+    rounds: int  # K
+    initial_model: Tensor  # x⁰
+    draw: Callable[[int], tuple[Batch, ...]]  # the batches of round k, private to the node
+    rate: Callable[[int], float]  # learning rate of round k
+    key: Callable[[int], int]  # seed of what is random inside the network in round k
+    rule: Rule
+    patience: float  # seconds that a turn may take before the next node goes on without it
+    score_on_arrival: bool = True
+    start: float = 0.0  # the time at which this node starts (again)
+    state: dict[str, Any] | None = None  # its last checkpoint, if it starts again
+    rejoin_round: int | None = None  # it was away: the first round in which it takes part again

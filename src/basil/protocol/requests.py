@@ -1,0 +1,119 @@
+"""What a protocol may ask of the engine that runs it, and what it is answered.
+
+A protocol is a generator for one node.  It owns no socket, clock, thread, device or random state:
+it yields one of these requests and is resumed with the answer.  The simulator answers with a
+virtual clock and one batch of work for all nodes that ask at the same moment; a peer on a real
+network answers with its own machine.  Neither changes a line of the protocol.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from basil.learning.pool import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """The body of a note that says: I was away; send me your last model (Appendix C)."""
+
+
+Body: TypeAlias = Tensor | Rejoin
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrival:
+    """What a node received, from whom (the engine vouches for that), and when."""
+
+    sender: int
+    round: int
+    body: Body
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Nothing arrived before the deadline."""
+
+    time: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Send:
+    """Multicast.  Answer: the time, as a float.  The sender does not wait for the delivery."""
+
+    to: tuple[int, ...]
+    round: int
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """The next arrival.  Answer: an `Arrival`, or `Missing` once the deadline has passed."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Score:
+    """Loss of a model for each sample of a batch.
+
+    Answer: a vector of losses; +inf throughout if the model holds a value that is not finite, so
+    that no selection rule has to look for such values itself.
+    """
+
+    model: Tensor
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Train:
+    """Local update, eq. (2): one SGD step for each batch.  Answer: the new model.
+
+    `key` seeds what is random inside the network (dropout).
+    """
+
+    model: Tensor
+    batches: tuple[Batch, ...]
+    rate: float
+    key: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """A node has finished a round.  `chosen`: whose model it went on from (None: its own)."""
+
+    round: int
+    model: Tensor
+    chosen: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """All that this node needs to go on from here; `round` is the round that comes next.
+
+    `state` is made of dicts, lists, numbers, strings, None and tensors.  A protocol asks for a
+    checkpoint right after each `Send`, at the same moment: so a node that starts again from its
+    checkpoint never sends anything twice.
+    """
+
+    round: int
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observe:
+    """Asked by adversaries only.  Answer: the models that the benign nodes sent last."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pretend:
+    """Asked by adversaries only: take the time that the request would, and compute nothing."""
+
+    request: Score | Train
+
+
+Request: TypeAlias = Send | Receive | Score | Train | Record | Checkpoint | Observe | Pretend
+Protocol: TypeAlias = Generator[Request, Any, None]

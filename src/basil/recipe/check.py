@@ -1,0 +1,90 @@
+"""Values that no run can have."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from basil.errors import UserError
+from basil.recipe.schema import MEASURED, Event, Recipe
+
+Fault = tuple[str, str]  # section, sentence
+
+
+def check(recipe: Recipe, source: str) -> None:
+    """Raise the first thing that is wrong."""
+    for section, sentence in _faults(recipe):
+        raise UserError(f"{sentence} ({source}, [{section}])")
+
+
+def _faults(recipe: Recipe) -> Iterator[Fault]:
+    scheme, time = recipe.scheme, recipe.time
+    yield from _ring_faults(recipe)
+    yield from _not_positive("scheme", scheme, "rounds")
+    if scheme.scoring not in ("arrival", "turn"):
+        yield "scheme", f"scoring = {scheme.scoring!r}: it must be arrival or turn"
+    yield from _not_positive("learning", recipe.learning, "batch", "local_steps", "rate")
+    yield from _negative("learning", recipe.learning, "local_epochs")
+    yield from _not_positive("attack", recipe.attack, "start")
+    for key, value in (("forward", time.forward), ("step", time.step)):
+        if isinstance(value, str) and value != MEASURED:
+            yield "time", f'{key} = {value!r}: it must be seconds, or "{MEASURED}"'
+    yield from _negative("time", time, "forward", "step", "latency")
+    yield from _not_positive("time", time, "megabits", "patience")
+    yield from _not_positive("record", recipe.record, "every")
+    yield from _negative("record", recipe.record, "test_samples", "checkpoint")
+
+
+def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
+    ring, N, b, S = recipe.ring, recipe.ring.nodes, recipe.ring.byzantine, recipe.connectivity
+    if N < 2:
+        yield "ring", f"nodes = {N}: a ring has at least 2 nodes"
+    yield from _negative("ring", ring, "byzantine", "dropouts")
+    if b >= N:
+        yield "ring", f"byzantine = {b}: one of {N} nodes must be benign, so at most {N - 1}"
+    if S < 1:
+        yield "ring", f"connectivity = {S}: a node needs at least 1 predecessor"
+    if S >= N:
+        yield "ring", f"connectivity = {S}: a ring of {N} nodes has only {N - 1} predecessors"
+    if ring.placement not in ("random", "row"):
+        yield "ring", f"placement = {ring.placement!r}: it must be random or row"
+    for event in ring.events:
+        yield from (("ring", fault) for fault in _event_faults(event, recipe))
+    for node in {event.node for event in ring.events}:
+        mine = sorted((e for e in ring.events if e.node == node), key=lambda e: e.leaves)
+        for first, second in itertools.pairwise(mine):
+            if first.returns is None or first.returns >= second.leaves:
+                yield (
+                    "ring",
+                    f"events: node {node} leaves in round {second.leaves} without having been"
+                    " back for a whole round",
+                )
+
+
+def _event_faults(event: Event, recipe: Recipe) -> Iterator[str]:
+    N, K = recipe.ring.nodes, recipe.scheme.rounds
+    what = f"events: node {event.node} leaves in round {event.leaves}"
+    if not 0 <= event.node < N:
+        yield f"{what}: nodes are numbered 0 to {N - 1}"
+    if not 1 <= event.leaves <= K:
+        yield f"{what}: rounds are 1 to {K}"
+    if event.returns is not None and event.returns <= event.leaves:
+        yield f"{what} and returns in round {event.returns}: that must be later"
+
+
+def _not_positive(section: str, part: Any, *keys: str) -> Iterator[Fault]:
+    for key, value in _numbers(part, keys):
+        if not 0 < value < float("inf"):
+            yield section, f"{key} = {value}: it must be more than 0"
+
+
+def _negative(section: str, part: Any, *keys: str) -> Iterator[Fault]:
+    for key, value in _numbers(part, keys):
+        if not 0 <= value < float("inf"):
+            yield section, f"{key} = {value}: it must be 0 or more"
+
+
+def _numbers(part: Any, keys: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+    for key in keys:
+        value = getattr(part, key)
+        if isinstance(value, int | float):
+            yield key, value

@@ -1,0 +1,154 @@
+"""From TOML to a checked `Recipe`."""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+from basil.attack import ATTACKS
+from basil.errors import UserError
+from basil.recipe.check import check
+from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Event, Recipe
+from basil.table import nearest
+
+
+def parse(tree: Mapping[str, Any], source: str = "recipe") -> Recipe:
+    """A recipe from a tree of TOML values, checked."""
+    _known_keys(tree, {"seed": 0, **SECTIONS}, source)
+    sections = {}
+    for name, kind in SECTIONS.items():
+        values = tree.get(name, {})
+        if not isinstance(values, Mapping):
+            raise UserError(f"{name} must be a section: [{name}] ({source})")
+        sections[name] = _section(name, kind, values, f"{source}, [{name}]")
+    seed = _typed(tree.get("seed", 0), int, "seed", source)
+    recipe = Recipe(seed=seed, **sections)
+    check(recipe, source)
+    return recipe
+
+
+def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """A recipe from a file (or the name of one that ships with Basil), with `section.key=value`."""
+    file = find(path)
+    try:
+        tree = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} is not valid TOML: {error}") from error
+    source = file.name
+    for override in overrides:
+        apply(tree, override)
+        source = f"{file.name} with -s"
+    return parse(tree, source)
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with Basil, by name."""
+    here = Path(__file__).resolve().parents[1]
+    folders = [here / "recipes", here.parents[1] / "recipes"]  # installed; in a checkout
+    folder = next((f for f in folders if f.is_dir()), folders[0])
+    names = {str(p.relative_to(folder).with_suffix("")): p for p in folder.rglob("*.toml")}
+    return dict(sorted(names.items()))
+
+
+def find(path: str | Path) -> Path:
+    """The file itself, or the shipped recipe of that name."""
+    file = Path(path)
+    if file.is_file():
+        return file
+    recipes = shipped()
+    if str(path) in recipes:
+        return recipes[str(path)]
+    raise UserError(f"recipe {str(path)!r}: there is no such file; {nearest(str(path), recipes)}")
+
+
+def apply(tree: dict[str, Any], override: str) -> None:
+    """Set one `section.key=value` in a tree.  The value is TOML; anything else is a string."""
+    path, equals, text = override.partition("=")
+    if not equals or not path.strip():
+        raise UserError(f"-s {override}: write it as section.key=value, e.g. -s ring.nodes=20")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *parents, last = path.strip().split(".")
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+        if not isinstance(tree, dict):
+            raise UserError(f"-s {override}: {parent} is not a section")
+    tree[last] = value
+
+
+def options_of(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """All options that this section may hold, given the entries that it names."""
+    found: dict[str, Any] = {}
+    for key, table in OPTION_TABLES.get(section, []):
+        default = getattr(SECTIONS[section](), key)
+        name = values.get(key, default)
+        if not (table is ATTACKS and name == NO_ATTACK):
+            found.update(table.options(name))
+    return found
+
+
+def _section(name: str, kind: type[Any], values: Mapping[str, Any], source: str) -> Any:
+    hints = get_type_hints(kind)
+    hints.pop("options", None)
+    for key, _ in OPTION_TABLES.get(name, []):
+        if key in values:
+            _typed(values[key], str, key, source)
+    try:
+        options = options_of(name, values)
+    except UserError as error:
+        raise UserError(f"{error} ({source})") from error
+    _known_keys(values, {**hints, **options}, source)
+    given = {k: v for k, v in values.items() if k in hints}
+    if "events" in given:
+        given["events"] = _events(given["events"], source)
+        hints.pop("events")
+    for key, value in given.items():
+        if key in hints:
+            given[key] = _typed(value, hints[key], key, source)
+    if "options" in (f.name for f in fields(kind)):
+        given["options"] = {
+            key: _typed(values.get(key, default), type(default), key, source)
+            for key, default in options.items()
+        }
+    return kind(**given)
+
+
+def _events(rows: Any, source: str) -> tuple[Event, ...]:
+    if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
+        raise UserError(
+            f"events must be tables [[ring.events]] with node, leaves, returns ({source})"
+        )
+    hints = get_type_hints(Event)
+    events = []
+    for row in rows:
+        _known_keys(row, hints, source)
+        for key in ("node", "leaves"):
+            if key not in row:
+                raise UserError(f"events: {key} is missing in {dict(row)} ({source})")
+        events.append(
+            Event(**{k: _typed(v, hints[k], f"events.{k}", source) for k, v in row.items()})
+        )
+    return tuple(events)
+
+
+def _known_keys(values: Mapping[str, Any], known: Mapping[str, Any], source: str) -> None:
+    for key in values:
+        if key not in known:
+            raise UserError(f"unknown key {key!r}: {nearest(key, known)} ({source})")
+
+
+def _typed(value: Any, kind: Any, key: str, source: str) -> Any:
+    """The value, if it has the type; whole numbers do for real ones."""
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if float in kinds and type(value) is int:
+        return float(value)
+    if not any(type(value) is k for k in kinds):
+        words = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+        wanted = " or ".join(words[k] for k in kinds if k in words)
+        raise UserError(f"{key} = {json.dumps(value, default=str)}: it must be {wanted} ({source})")
+    return value

@@ -1,0 +1,141 @@
+"""The sections and keys of a recipe, with their defaults."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from basil.attack import ATTACKS
+from basil.data import DATASETS, PARTITIONS
+from basil.learning.models import MODELS
+from basil.learning.schedule import SCHEDULES
+from basil.protocol.rules import RULES
+from basil.protocol.schemes import SCHEMES
+from basil.table import Table
+
+NO_ATTACK = "none"
+MEASURED = "measured"
+Options = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Data:
+    dataset: str = "digits"
+    partition: str = "iid"
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Node `node` misses the rounds leaves, …, returns − 1 (without `returns`: it stays away)."""
+
+    node: int
+    leaves: int
+    returns: int | None = None
+
+
+@dataclass(frozen=True)
+class RingPart:
+    nodes: int = 20
+    byzantine: int = 0
+    connectivity: int | None = None  # S; default b + 1
+    placement: str = "random"  # of the Byzantine nodes; "row": all in a row, the worst case
+    dropouts: int | None = None  # d of Appendix C; default: the most nodes away at once
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scheme:
+    name: str = "basil"
+    rule: str = "lowest-loss"
+    rounds: int = 60
+    scoring: str = "arrival"  # or "turn", when the paper does it: slower, the same result
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Learning:
+    model: str = "mlp"
+    batch: int = 32
+    local_steps: int = 1
+    local_epochs: int = 0  # if positive: whole passes over the local data instead of local_steps
+    schedule: str = "inverse"
+    rate: float = 0.03
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AttackPart:
+    name: str = NO_ATTACK
+    start: int | None = None  # first round of the attack; default: the attack's own
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Time:
+    forward: float | str = 0.0019  # seconds for one evaluation of one batch, or "measured"
+    step: float | str = 0.006  # seconds for one SGD step, or "measured"
+    megabits: float = 100.0  # of a link, per second
+    latency: float = 0.0  # seconds
+    patience: float = 3.0  # a silent node is given up after this many turns' time
+
+
+@dataclass(frozen=True)
+class RecordPart:
+    every: int = 5  # rounds between two evaluations on the test set
+    test_samples: int = 0  # 0: the whole test set
+    checkpoint: float = 30.0  # seconds between two checkpoints
+    models: bool = True  # keep the final models
+
+
+@dataclass(frozen=True)
+class Recipe:
+    seed: int = 0
+    data: Data = field(default_factory=Data)
+    ring: RingPart = field(default_factory=RingPart)
+    scheme: Scheme = field(default_factory=Scheme)
+    learning: Learning = field(default_factory=Learning)
+    attack: AttackPart = field(default_factory=AttackPart)
+    time: Time = field(default_factory=Time)
+    record: RecordPart = field(default_factory=RecordPart)
+
+    @property
+    def connectivity(self) -> int:
+        """S = b + 1 unless the recipe says otherwise (§III-A)."""
+        if self.ring.connectivity is not None:
+            return self.ring.connectivity
+        return min(self.ring.byzantine + 1, self.ring.nodes - 1)
+
+    @property
+    def reach(self) -> int:
+        """S + d: to how many successors a model is sent (Appendix C)."""
+        dropouts = self.ring.dropouts
+        if dropouts is None:
+            dropouts = _most_away(self.ring.events)
+        return min(self.connectivity + dropouts, self.ring.nodes - 1)
+
+
+def _most_away(events: tuple[Event, ...]) -> int:
+    """The largest number of nodes that are away at the same time."""
+
+    def away(k: int) -> int:
+        return sum(e.leaves <= k and (e.returns is None or k < e.returns) for e in events)
+
+    return max((away(e.leaves) for e in events), default=0)
+
+
+SECTIONS: dict[str, type[Any]] = {
+    "data": Data,
+    "ring": RingPart,
+    "scheme": Scheme,
+    "learning": Learning,
+    "attack": AttackPart,
+    "time": Time,
+    "record": RecordPart,
+}
+
+# Which tables a section's extra options come from: (key that names the entry, table).
+OPTION_TABLES: dict[str, list[tuple[str, Table[Any]]]] = {
+    "data": [("dataset", DATASETS), ("partition", PARTITIONS)],
+    "scheme": [("name", SCHEMES), ("rule", RULES)],
+    "learning": [("model", MODELS), ("schedule", SCHEDULES)],
+    "attack": [("name", ATTACKS)],
+}

@@ -1,0 +1,34 @@
+"""What is allowed but likely to disappoint."""
+
+from basil.recipe.schema import NO_ATTACK, Recipe
+from basil.theory import failure_exact, majority_probability, smallest_connectivity
+
+
+def warnings(recipe: Recipe) -> list[str]:
+    """What is allowed but likely to disappoint."""
+    found = []
+    N, b, S = recipe.ring.nodes, recipe.ring.byzantine, recipe.connectivity
+    if recipe.attack.name != NO_ATTACK and b == 0:
+        found.append(
+            f"attack {recipe.attack.name!r} has nobody to carry it out: ring.byzantine = 0"
+        )
+    if recipe.attack.name == NO_ATTACK or b == 0 or recipe.scheme.name != "basil":
+        return found
+    majority, failure = majority_probability(N, b, S), failure_exact(N, b, S)
+    if recipe.ring.placement == "row" and b >= S:
+        found.append(
+            f"ring.connectivity = {S}: with all {b} Byzantine nodes in a row some node will hear"
+            f" from Byzantine nodes only; S = {min(b + 1, N - 1)} prevents that"
+        )
+    elif failure > 0.01:
+        enough = smallest_connectivity(N, b, 0.01)
+        found.append(
+            f"ring.connectivity = {S}: with probability {failure:.2g} some benign node hears from"
+            f" Byzantine nodes only (Prop. 2, exact); S = {enough} brings that under 1 %"
+        )
+    elif majority > 0.01:
+        found.append(
+            f"ring.connectivity = {S}: a benign node's {S} predecessors are mostly Byzantine with"
+            f" probability {majority:.2g}; all of them, for some node, with {failure:.2g}"
+        )
+    return found

@@ -1,0 +1,66 @@
+"""From a `Recipe` back to TOML, and to its neighbours."""
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+from basil.recipe.read import options_of, parse
+from basil.recipe.schema import SECTIONS, Recipe
+
+
+def to_tree(recipe: Recipe) -> dict[str, Any]:
+    """The recipe with every default filled in; `parse` reads it back."""
+    tree: dict[str, Any] = {"seed": recipe.seed}
+    for name in SECTIONS:
+        part = getattr(recipe, name)
+        values = {f.name: getattr(part, f.name) for f in fields(part) if f.name != "options"}
+        values.update(getattr(part, "options", {}))
+        if name == "ring":
+            values["connectivity"] = recipe.connectivity
+            values["dropouts"] = recipe.reach - recipe.connectivity
+            values["events"] = [
+                {k: v for k, v in vars(event).items() if v is not None} for event in part.events
+            ]
+        tree[name] = {key: value for key, value in values.items() if value is not None}
+    return tree
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The resolved recipe as text.  (JSON's scalars and arrays are TOML's.)"""
+    lines: list[str] = []
+    for key, value in to_tree(recipe).items():
+        if not isinstance(value, dict):
+            lines.append(f"{key} = {json.dumps(value)}")
+            continue
+        lines.append(f"\n[{key}]")
+        tables = {k: v for k, v in value.items() if k == "events"}
+        lines += [f"{k} = {json.dumps(v)}" for k, v in value.items() if k not in tables]
+        for name, rows in tables.items():
+            for row in rows:
+                lines.append(f"[[{key}.{name}]]")
+                lines += [f"{k} = {json.dumps(v)}" for k, v in row.items()]
+    return "\n".join(lines) + "\n"
+
+
+def vary(recipe: Recipe, scheme: str, attack: str, seed: int) -> Recipe:
+    """The same experiment with another scheme, attack and seed: for comparisons.
+
+    Options that the new scheme or attack does not have are left behind.
+    """
+    tree = to_tree(recipe)
+    tree["seed"] = seed
+    for section, name in (("scheme", scheme), ("attack", attack)):
+        if name == tree[section]["name"]:
+            continue
+        tree[section]["name"] = name
+        kept = {f.name for f in fields(SECTIONS[section])}
+        kept |= set(options_of(section, tree[section]))
+        if section == "attack":
+            kept.discard("start")
+        tree[section] = {k: v for k, v in tree[section].items() if k in kept}
+    return parse(tree, f"recipe with scheme {scheme}, attack {attack}")
+
+
+def with_timing(recipe: Recipe, forward: float, step: float) -> Recipe:
+    """The recipe with measured times filled in."""
+    return replace(recipe, time=replace(recipe.time, forward=forward, step=step))

@@ -1,0 +1,53 @@
+"""The logical ring: who stands where, who comes before whom, and whose turn it is."""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from basil import rng
+
+
+def agree_on_order(ids: Iterable[int], seed: int) -> tuple[int, ...]:
+    """§III-A, phase 1: every node sorts the ids and applies the same seeded permutation.
+
+    All nodes that know the same ids and seed compute the same order, in whichever order they
+    learned of each other, without exchanging a word.
+    """
+    ascending = sorted(ids)
+    order = rng.stream(seed, "ring", "order").permutation(len(ascending))
+    return tuple(ascending[i] for i in order)
+
+
+class Ring:
+    """N nodes in clockwise order.
+
+    Turns are numbered along the ring: the node at position p takes *step* k·N + p in round k.  So
+    "before" and "after" on the ring, across rounds, are comparisons of integers.
+    """
+
+    def __init__(self, order: Iterable[int]) -> None:
+        self.order = tuple(order)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @cached_property
+    def position(self) -> dict[int, int]:
+        return {node: p for p, node in enumerate(self.order)}
+
+    def step(self, k: int, node: int) -> int:
+        """The number of this node's turn in round k."""
+        return k * len(self.order) + self.position[node]
+
+    def ahead(self, node: int, count: int) -> tuple[int, ...]:
+        """The next nodes clockwise, nearest first."""
+        p = self.position[node]
+        return tuple(self.order[(p + s) % len(self.order)] for s in range(1, count + 1))
+
+    def behind(self, node: int, count: int) -> tuple[int, ...]:
+        """The previous nodes, counter-clockwise, nearest first."""
+        p = self.position[node]
+        return tuple(self.order[(p - s) % len(self.order)] for s in range(1, count + 1))
+
+    def distance(self, behind: int, node: int) -> int:
+        """How many places `behind` stands before `node`: 1 is the nearest predecessor."""
+        return (self.position[node] - self.position[behind]) % len(self.order)
