@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from basil.attack import ATTACKS
 from basil.errors import UserError
@@ -143,7 +143,13 @@ def _known_keys(values: Mapping[str, Any], known: Mapping[str, Any], source: str
 
 
 def _typed(value: Any, kind: Any, key: str, source: str) -> Any:
-    """The value, if it has the type; whole numbers do for real ones."""
+    """The value, if it has the type; whole numbers do for real ones, lists for tuples."""
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(
+                f"{key} = {json.dumps(value, default=str)}: it must be a list ({source})"
+            )
+        return tuple(_typed(item, get_args(kind)[0], key, source) for item in value)
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     if float in kinds and type(value) is int:
         return float(value)

@@ -87,6 +87,15 @@ class RecordPart:
 
 
 @dataclass(frozen=True)
+class Compare:
+    """What `basil compare` puts side by side unless the command line says otherwise."""
+
+    schemes: tuple[str, ...] = ()
+    attacks: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Recipe:
     seed: int = 0
     data: Data = field(default_factory=Data)
@@ -96,6 +105,7 @@ class Recipe:
     attack: AttackPart = field(default_factory=AttackPart)
     time: Time = field(default_factory=Time)
     record: RecordPart = field(default_factory=RecordPart)
+    compare: Compare = field(default_factory=Compare)
 
     @property
     def connectivity(self) -> int:
@@ -130,6 +140,7 @@ SECTIONS: dict[str, type[Any]] = {
     "attack": AttackPart,
     "time": Time,
     "record": RecordPart,
+    "compare": Compare,
 }
 
 # Which tables a section's extra options come from: (key that names the entry, table).

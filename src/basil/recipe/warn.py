@@ -27,8 +27,13 @@ def warnings(recipe: Recipe) -> list[str]:
             f" Byzantine nodes only (Prop. 2, exact); S = {enough} brings that under 1 %"
         )
     elif majority > 0.01:
+        safe = (
+            "one benign predecessor is enough, and S > b guarantees it"
+            if S > b
+            else f"that all of them are, for some node, has {failure:.2g}"
+        )
         found.append(
-            f"ring.connectivity = {S}: a benign node's {S} predecessors are mostly Byzantine with"
-            f" probability {majority:.2g}; all of them, for some node, with {failure:.2g}"
+            f"ring.connectivity = {S}: most of a benign node's {S} predecessors are Byzantine with"
+            f" probability {majority:.2g}; {safe}"
         )
     return found

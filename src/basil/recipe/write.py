@@ -12,6 +12,8 @@ def to_tree(recipe: Recipe) -> dict[str, Any]:
     """The recipe with every default filled in; `parse` reads it back."""
     tree: dict[str, Any] = {"seed": recipe.seed}
     for name in SECTIONS:
+        if name == "compare":  # a plan for many runs, no part of any
+            continue
         part = getattr(recipe, name)
         values = {f.name: getattr(part, f.name) for f in fields(part) if f.name != "options"}
         values.update(getattr(part, "options", {}))

@@ -1,0 +1,105 @@
+"""The `basil` command."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from basil.errors import UserError
+
+KINDS = (
+    "schemes",
+    "attacks",
+    "rules",
+    "partitions",
+    "datasets",
+    "models",
+    "schedules",
+    "recipes",
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    top = argparse.ArgumentParser(
+        prog="basil",
+        description="Decentralised training on a ring that keeps learning when some nodes lie.",
+        epilog="Start with: basil compare demo",
+    )
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run one recipe, or go on with an interrupted run")
+    run.add_argument("recipe", nargs="?", metavar="RECIPE", help="a TOML file, or a shipped name")
+    run.add_argument("--resume", metavar="DIR", help="go on with the interrupted run in DIR")
+    run.add_argument(
+        "--threads", type=_whole, default=1, help="CPU threads (default 1; 0: all cores)"
+    )
+    _shared(run)
+    run.set_defaults(command="run")
+
+    compare = commands.add_parser("compare", help="run schemes × attacks × seeds side by side")
+    compare.add_argument("recipe", metavar="RECIPE", help="a TOML file, or a shipped name")
+    compare.add_argument("--schemes", nargs="+", metavar="SCHEME", help="see basil list schemes")
+    compare.add_argument("--attacks", nargs="+", metavar="ATTACK", help="see basil list attacks")
+    compare.add_argument("--seeds", nargs="+", type=_whole, metavar="SEED")
+    compare.add_argument("--jobs", type=_whole, default=0, help="processes (default: one a core)")
+    compare.add_argument("--no-report", action="store_true", help="leave page and figures out")
+    _shared(compare)
+    compare.set_defaults(command="compare")
+
+    report = commands.add_parser("report", help="one page and figures from run folders")
+    report.add_argument("folders", nargs="+", metavar="DIR")
+    report.add_argument("--out", metavar="DIR", help="where to write (default: the first DIR)")
+    report.add_argument("--json", action="store_true", help="print the summaries as JSON")
+    report.set_defaults(command="report")
+
+    show = commands.add_parser("list", help="what a recipe can name")
+    show.add_argument("what", choices=KINDS)
+    show.add_argument("--json", action="store_true")
+    show.set_defaults(command="show")
+
+    files = commands.add_parser("data", help="data sets on this machine")
+    verbs = files.add_subparsers(required=True, metavar="get|where")
+    get = verbs.add_parser("get", help="fetch a data set and check it")
+    get.add_argument("name", metavar="NAME")
+    get.set_defaults(command="data_get")
+    where = verbs.add_parser("where", help="where data sets are looked for")
+    where.add_argument("name", nargs="?", metavar="NAME")
+    where.set_defaults(command="data_where")
+    return top
+
+
+def _shared(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "-s",
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="change one value of the recipe (may be repeated)",
+    )
+    command.add_argument("--out", metavar="DIR", help="run folder (default: under runs/)")
+    command.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text}: it must be 0 or more")
+    return number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 2 wrong input, 130 interrupted."""
+    args = parser().parse_args(argv)
+    try:
+        # Imported late: PyTorch takes seconds, and --help should not.
+        commands = import_module("basil.cli.commands")
+        code: int = getattr(commands, args.command)(args)
+        return code
+    except UserError as error:
+        print(f"basil: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,209 @@
+"""What each command does.  Parsing is in `parser.py`."""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from basil import data
+from basil.attack import ATTACKS
+from basil.cli.progress import comparison_bar, on_terminal, run_bar
+from basil.compare import cases, run_cases
+from basil.data import DATASETS, PARTITIONS
+from basil.data.sources import SOURCES
+from basil.errors import UserError
+from basil.experiment import Experiment, Interrupted, resume
+from basil.learning.models import MODELS
+from basil.learning.schedule import SCHEDULES
+from basil.protocol.rules import RULES
+from basil.protocol.schemes import SCHEMES
+from basil.recipe import NO_ATTACK, Recipe, load, parse, shipped, warnings
+from basil.record.read import Run, find_runs, read_run
+from basil.record.run_folder import RECIPE
+from basil.report.table import as_text, results_table
+from basil.table import Table
+
+TABLES: dict[str, Table[Any]] = {
+    "schemes": SCHEMES,
+    "attacks": ATTACKS,
+    "rules": RULES,
+    "partitions": PARTITIONS,
+    "datasets": DATASETS,
+    "models": MODELS,
+    "schedules": SCHEDULES,
+}
+STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
+
+
+def run(args: argparse.Namespace) -> int:
+    """basil run RECIPE | --resume DIR"""
+    torch.set_num_threads(args.threads or os.cpu_count() or 1)
+    stop = _on_interrupt()
+    if args.resume:
+        if args.recipe or args.set or args.out:
+            raise UserError("--resume DIR goes on as it began: give no recipe, -s or --out with it")
+        folder = Path(args.resume)
+        recipe = parse(read_run(folder).recipe, str(folder / RECIPE))
+    else:
+        if not args.recipe:
+            raise UserError("which recipe? e.g. basil run demo; basil list recipes shows them")
+        recipe = load(args.recipe, args.set)
+        folder = Path(args.out) if args.out else _free_folder(recipe)
+        _warn(recipe)
+    benign_turns = recipe.scheme.rounds * (recipe.ring.nodes - recipe.ring.byzantine)
+    try:
+        with run_bar(benign_turns) as bar:
+            if args.resume:
+                summary = resume(folder, device=args.device, progress=bar, stop=stop)
+            else:
+                summary = Experiment(recipe, device=args.device).run(folder, bar, stop)
+    except Interrupted:
+        print(f"stopped; go on with: basil run --resume {folder}", file=sys.stderr)
+        return STOPPED
+    if args.json:
+        print(json.dumps({**summary, "folder": str(folder)}))
+    else:
+        print(as_text(results_table([read_run(folder)])))
+        print(f"\nrun folder  {folder}\nreport      basil report {folder}")
+    return 0
+
+
+def compare(args: argparse.Namespace) -> int:
+    """basil compare RECIPE --schemes … --attacks … --seeds …"""
+    recipe = load(args.recipe, args.set)
+    plan = recipe.compare
+    todo = cases(
+        recipe,
+        args.schemes or plan.schemes or list(SCHEMES),
+        args.attacks or plan.attacks or list(dict.fromkeys([NO_ATTACK, recipe.attack.name])),
+        args.seeds or plan.seeds or [recipe.seed],
+        out := Path(args.out) if args.out else Path("runs") / Path(args.recipe).stem,
+    )
+    for sentence in dict.fromkeys(s for case in todo for s in warnings(case.recipe)):
+        print(f"warning: {sentence}", file=sys.stderr)
+    summaries, failed = [], []
+    try:
+        with comparison_bar(todo) as bar:
+            jobs = args.jobs or os.cpu_count() or 1
+            for outcome in run_cases(todo, jobs, args.device, bar):
+                if outcome.summary is None:
+                    failed.append(f"{outcome.case.name}: {outcome.error}")
+                else:
+                    summaries.append({**outcome.summary, "folder": str(outcome.case.folder)})
+                    if not on_terminal() and not args.json:
+                        print(f"done {len(summaries)}/{len(todo)}  {outcome.case.name}", flush=True)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return STOPPED
+    if failed:
+        raise UserError("; ".join(dict.fromkeys(failed)))
+    runs = [read_run(case.folder) for case in todo]
+    paths = None if args.no_report else _report(runs, out)
+    if args.json:
+        print(json.dumps(summaries))
+        return 0
+    print(as_text(results_table(runs)))
+    if paths:
+        print(f"\n{paths}")
+    return 0
+
+
+def report(args: argparse.Namespace) -> int:
+    """basil report DIR …"""
+    runs = find_runs([Path(folder) for folder in args.folders])
+    out = Path(args.out) if args.out else Path(args.folders[0])
+    paths = _report(runs, out)
+    if args.json:
+        print(json.dumps([run.summary for run in runs]))
+    else:
+        print(as_text(results_table(runs)))
+        print(f"\n{paths}")
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    """basil list schemes|attacks|…"""
+    if args.what == "recipes":
+        rows = {name: _headline(path) for name, path in shipped().items()}
+    else:
+        table = TABLES[args.what]
+        rows = {name: table.summary(name) for name in table}
+        if args.what == "attacks":
+            rows = {NO_ATTACK: "Byzantine nodes behave like the others.", **rows}
+    if args.json:
+        print(json.dumps(rows))
+    else:
+        width = max(map(len, rows), default=0)
+        for name, text in rows.items():
+            print(f"{name:<{width}}  {text}".rstrip())
+    return 0
+
+
+def data_get(args: argparse.Namespace) -> int:
+    """basil data get NAME"""
+    files = data.get(args.name, progress=on_terminal())
+    if not files:
+        print(f"{args.name} comes with Basil: there is nothing to fetch")
+    for file in files:
+        print(file)
+    return 0
+
+
+def data_where(args: argparse.Namespace) -> int:
+    """basil data where [NAME]"""
+    for name in [args.name] if args.name else list(DATASETS):
+        if SOURCES.get(name, ...) is None:
+            print(f"{name:<14}  comes with Basil")
+        else:
+            state = "present" if data.present(name) else f"absent: basil data get {name}"
+            print(f"{name:<14}  {data.where(name)}  ({state})")
+    return 0
+
+
+def _report(runs: list[Run], out: Path) -> str:
+    from basil.report import write_report  # matplotlib takes a second to import
+
+    paths = write_report(runs, out)
+    pictures = [str(path) for path in paths.figures if path.suffix == ".png"]
+    return "\n".join([f"page    {paths.page}", f"figure  {pictures[0]}"])
+
+
+def _headline(path: Path) -> str:
+    first = path.read_text(encoding="utf-8").split("\n", 1)[0]
+    return first.removeprefix("#").strip()
+
+
+def _warn(recipe: Recipe) -> None:
+    for sentence in warnings(recipe):
+        print(f"warning: {sentence}", file=sys.stderr)
+
+
+def _free_folder(recipe: Recipe) -> Path:
+    """runs/digits-basil-gaussian-seed0, or the first of -2, -3, … that is free."""
+    stem = f"{recipe.data.dataset}-{recipe.scheme.name}-{recipe.attack.name}-seed{recipe.seed}"
+    folder, number = Path("runs") / stem, 2
+    while folder.exists():
+        folder, number = Path("runs") / f"{stem}-{number}", number + 1
+    return folder
+
+
+def _on_interrupt() -> Callable[[], bool]:
+    """Ctrl-C asks for a stop at the next turn, with a checkpoint; a second one insists."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    return lambda: asked

@@ -1,0 +1,337 @@
+"""The one place where a recipe meets code: assemble the nodes, run them, record the outcome."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from basil import data, rng
+from basil.attack import ATTACKS, adversary
+from basil.data import PARTITIONS, Dataset
+from basil.engine.simulate import Absence, Simulator
+from basil.engine.timing import Timing
+from basil.errors import UserError
+from basil.learning.batches import draw_batches
+from basil.learning.compute import Compute
+from basil.learning.models import MODELS, Loss, cross_entropy, half_squared_error, initialise
+from basil.learning.pool import Batch, Pool
+from basil.learning.schedule import SCHEDULES
+from basil.protocol.node import Node
+from basil.protocol.requests import Protocol
+from basil.protocol.rules import RULES
+from basil.protocol.schemes import SCHEMES
+from basil.recipe import MEASURED, NO_ATTACK, Recipe, parse, to_toml, to_tree, with_timing
+from basil.record import checkpoint, run_folder
+from basil.record.read import read_run
+from basil.record.recorder import Progress, Recorder
+from basil.topology import Ring, agree_on_order
+
+
+class Interrupted(Exception):
+    """The run was asked to stop, and left a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """What a user brings from Python instead of naming it in the recipe."""
+
+    model: nn.Module | None = None
+    loss: Loss | None = None
+    dataset: Dataset | None = None
+
+
+class Experiment:
+    """A recipe, assembled: every node with its place, its data and its role."""
+
+    def __init__(self, recipe: Recipe, own: Own | None = None, device: str = "auto") -> None:
+        own = own or Own()
+        self.device = choose_device(device)
+        self.data = own.dataset or data.load(
+            recipe.data.dataset, recipe.seed, **_options_of(recipe, data.DATASETS, "dataset")
+        )
+        self.ring = Ring(agree_on_order(range(recipe.ring.nodes), recipe.seed))
+        self.byzantine = choose_byzantine(recipe, self.ring)
+        self.local = self._deal(recipe)
+        means = self.data.mean, self.data.std
+        self.test = Pool(self.data.test, *means, self.device)
+        module = own.model if own.model is not None else self._build(recipe)
+        default = half_squared_error if self.data.classes == 0 else cross_entropy
+        self.compute = Compute(
+            module, own.loss or default, Pool(self.data.train, *means, self.device)
+        )
+        self.recipe = self._measured(recipe)
+        self.colluders: dict[str, Any] = {}
+        time = self.recipe.time
+        assert not isinstance(time.forward, str)
+        assert not isinstance(time.step, str)
+        self.timing = Timing(time.forward, time.step, time.megabits, time.latency)
+
+    def _deal(self, recipe: Recipe) -> list[np.ndarray[Any, Any]]:
+        deal = PARTITIONS[recipe.data.partition]
+        options = _options_of(recipe, PARTITIONS, "partition")
+        stream = rng.stream(recipe.seed, "partition")
+        parts = deal(self.data.train.y, recipe.ring.nodes, stream, **options)
+        largest = max(map(len, parts))
+        if recipe.learning.batch > largest:
+            raise UserError(
+                f"learning.batch = {recipe.learning.batch}: no node has more than {largest} samples"
+            )
+        return list(parts)
+
+    def _build(self, recipe: Recipe) -> nn.Module:
+        build = MODELS[recipe.learning.model]
+        options = _options_of(recipe, MODELS, "model")
+        shape = self.data.train.x.shape[1:]
+        if (self.data.classes == 0) != (recipe.learning.model == "linear"):
+            kind = "regression" if self.data.classes == 0 else "classification"
+            raise UserError(
+                f"learning.model = {recipe.learning.model!r} does not suit {kind}"
+                f" (data set {self.data.name}): 'linear' is for regression, the others classify"
+            )
+        module: nn.Module = build(shape, self.data.classes, **options)
+        initialise(module, rng.torch_stream(recipe.seed, "initial model"))
+        return module
+
+    def _measured(self, recipe: Recipe) -> Recipe:
+        """Fill in the times that the recipe asks to have measured on this machine."""
+        forward, step = recipe.time.forward, recipe.time.step
+        if MEASURED in (forward, step):
+            batch = Batch(torch.arange(recipe.learning.batch, device=self.device))
+            model = self.compute.initial
+            if forward == MEASURED:
+                forward = _seconds(lambda: self.compute.score(model, [batch]))
+            if step == MEASURED:
+                step = _seconds(lambda: self.compute.train(model, [batch], 0.0, 0))
+        assert not isinstance(forward, str)
+        assert not isinstance(step, str)
+        return with_timing(recipe, forward, step)
+
+    def steps_in_a_turn(self) -> int:
+        most = max(range(len(self.local)), key=lambda node: len(self.local[node]))
+        return len(self._draw(most, 1))
+
+    def _draw(self, node: int, k: int) -> tuple[Batch, ...]:
+        learning = self.recipe.learning
+        stream = rng.stream(self.recipe.seed, "node", node, "round", k, "batch")
+        return draw_batches(
+            self.local[node],
+            stream,
+            learning.batch,
+            learning.local_steps,
+            learning.local_epochs,
+            self.device,
+        )
+
+    def _rate(self, k: int) -> float:
+        schedule = SCHEDULES[self.recipe.learning.schedule]
+        options = _options_of(self.recipe, SCHEDULES, "schedule")
+        return float(schedule(k, self.recipe.learning.rate, self.recipe.scheme.rounds, **options))
+
+    def start(
+        self, node: int, now: float, state: dict[str, Any] | None, rejoin_round: int | None
+    ) -> Protocol:
+        """The protocol of one node, honest or not."""
+        recipe, seed = self.recipe, self.recipe.seed
+        scheme = SCHEMES[recipe.scheme.name]
+        rule = partial(RULES[recipe.scheme.rule], **_options_of(recipe, RULES, "rule"))
+        place = Node(
+            id=node,
+            ring=self.ring,
+            connectivity=recipe.connectivity,
+            reach=recipe.reach,
+            rounds=recipe.scheme.rounds,
+            initial_model=self.compute.initial,
+            draw=partial(self._draw, node),
+            rate=self._rate,
+            key=lambda k: rng.key(seed, "node", node, "round", k, "training"),
+            rule=rule,
+            patience=self.patience,
+            score_on_arrival=recipe.scheme.scoring == "arrival",
+            start=now,
+            state=state,
+            rejoin_round=rejoin_round,
+        )
+        if node not in self.byzantine:
+            return scheme(place)
+        attack = ATTACKS[recipe.attack.name]
+        first = recipe.attack.start if recipe.attack.start is not None else attack.start
+        options = recipe.attack.options
+        layout = self.compute.layout
+        return adversary(place, scheme, attack, options, first, layout, seed, self.colluders)
+
+    @property
+    def patience(self) -> float:
+        turn = self.timing.turn(
+            self.compute.layout.size, self.recipe.connectivity, self.steps_in_a_turn()
+        )
+        return self.recipe.time.patience * turn
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            **run_folder.surroundings(self.device),
+            "parameters": self.compute.layout.size,
+            "layout": self.compute.layout.fingerprint,
+            "initial_sha256": run_folder.models_sha256({0: self.compute.initial}),
+            "order": list(self.ring.order),
+            "byzantine": sorted(self.byzantine),
+            "classes": self.data.classes,
+        }
+
+    def run(
+        self,
+        folder: Path,
+        progress: Callable[[Progress], None] | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        resume: bool = False,
+    ) -> dict[str, Any]:
+        """Simulate, into a new run folder or on from a checkpoint.  Returns the summary."""
+        recipe = self.recipe
+        samples = len(self.test)
+        if recipe.record.test_samples:
+            samples = min(samples, recipe.record.test_samples)
+        recorder = Recorder(
+            folder,
+            ring=self.ring,
+            byzantine=self.byzantine,
+            rounds=recipe.scheme.rounds,
+            every=recipe.record.every,
+            compute=self.compute,
+            test=self.test,
+            test_samples=samples,
+            checkpoint_seconds=recipe.record.checkpoint,
+            progress=progress,
+            stop=stop,
+        )
+        simulator = Simulator(
+            {node: node in self.byzantine for node in range(recipe.ring.nodes)},
+            self.start,
+            self.compute,
+            self.timing,
+            recorder,
+            tuple(Absence(e.node, e.leaves, e.returns) for e in recipe.ring.events),
+        )
+        if resume:
+            saved = checkpoint.load(folder / run_folder.CHECKPOINT, self.device)
+            recorder.restore(saved["recorder"])
+            simulator.restore(saved["engine"])
+        else:
+            run_folder.create(folder, to_toml(recipe), self.facts())
+        with recorder:
+            if not simulator.run():
+                raise Interrupted(str(folder))
+            recorder.finish()
+        return self._conclude(folder, recorder, simulator)
+
+    def _conclude(self, folder: Path, recorder: Recorder, simulator: Simulator) -> dict[str, Any]:
+        recipe, counts = self.recipe, recorder.counts
+        turns = max(1, counts["turns"])
+        summary = {
+            "scheme": recipe.scheme.name,
+            "rule": recipe.scheme.rule,
+            "attack": recipe.attack.name,
+            "dataset": self.data.name,
+            "partition": recipe.data.partition,
+            "classes": self.data.classes,
+            "nodes": recipe.ring.nodes,
+            "byzantine": len(self.byzantine),
+            "connectivity": 1 if recipe.scheme.name == "r-plain" else recipe.connectivity,
+            "rounds": recipe.scheme.rounds,
+            "local_steps": self.steps_in_a_turn(),
+            "seed": recipe.seed,
+            "accuracy": recorder.last["accuracy"],
+            "loss": recorder.last["loss"],
+            "selection": {
+                "byzantine": counts["byzantine"] / turns,
+                "nearest": counts["nearest"] / turns,
+            },
+            "messages": {
+                "count": simulator.counts["messages"],
+                "bytes": simulator.counts["bytes"],
+            },
+            "work": {
+                "evaluations": simulator.counts["evaluations"],
+                "steps": simulator.counts["steps"],
+            },
+            "seconds": round(recorder.seconds, 3),
+            "virtual_seconds": recorder.time,
+            "model_sha256": run_folder.models_sha256(recorder.models),
+        }
+        if recipe.record.models:
+            run_folder.save_models(folder / run_folder.MODELS, recorder.models, self.compute.layout)
+        run_folder.write_json(folder / run_folder.SUMMARY, summary)
+        (folder / run_folder.CHECKPOINT).unlink(missing_ok=True)
+        return summary
+
+
+def resume(
+    folder: Path,
+    own: Own | None = None,
+    device: str = "auto",
+    progress: Callable[[Progress], None] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Take up an interrupted run where its last checkpoint left it."""
+    past = read_run(folder)
+    if past.summary is not None:
+        raise UserError(f"{folder} is a finished run: there is nothing to resume")
+    if not (folder / run_folder.CHECKPOINT).exists():
+        raise UserError(f"{folder} was stopped before its first checkpoint: run it anew")
+    experiment = Experiment(parse(past.recipe, f"{folder}/{run_folder.RECIPE}"), own, device)
+    for what in ("layout", "initial_sha256"):
+        if experiment.facts()[what] != past.facts.get(what):
+            raise UserError(f"{folder} was run with another model: resume it with the same one")
+    return experiment.run(folder, progress, stop, resume=True)
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"--device {name}: this machine has no GPU that PyTorch can use; use cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"--device {name}: it must be auto, cpu or cuda") from error
+
+
+def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
+    """Who lies: b nodes at random, or b in a row on the ring (the worst case, §III-A).
+
+    Without an attack nobody does.
+    """
+    if recipe.attack.name == NO_ATTACK:
+        return frozenset()
+    stream = rng.stream(recipe.seed, "byzantine")
+    N, b = recipe.ring.nodes, recipe.ring.byzantine
+    if recipe.ring.placement == "row":
+        return frozenset(ring.ahead(int(stream.integers(N)), b))
+    return frozenset(int(i) for i in stream.permutation(N)[:b])
+
+
+def _options_of(recipe: Recipe, table: Any, key: str) -> dict[str, Any]:
+    """The options in the recipe that belong to one entry of one table."""
+    section = next(
+        part for part in (recipe.data, recipe.scheme, recipe.learning) if hasattr(part, key)
+    )
+    known = table.options(getattr(section, key))
+    return {name: value for name, value in section.options.items() if name in known}
+
+
+def _seconds(work: Callable[[], object], times: int = 20) -> float:
+    """The median time of some work, warmed up."""
+    work()
+    durations = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        work()
+        durations.append(time.perf_counter() - begin)
+    return float(np.median(durations))
+
+
+__all__ = ["Experiment", "Interrupted", "Own", "resume", "to_tree"]

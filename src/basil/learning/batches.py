@@ -1,0 +1,33 @@
+"""The mini-batches of one turn."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from basil.learning.pool import Batch
+
+
+def draw_batches(
+    local: NDArray[np.int64],
+    rng: np.random.Generator,
+    size: int,
+    steps: int,
+    epochs: int,
+    device: torch.device,
+) -> tuple[Batch, ...]:
+    """`steps` batches, or the batches of `epochs` whole passes if epochs is positive.
+
+    Samples are drawn without replacement until all have been used, then anew.  The first batch
+    also serves for the selection (caption of Fig. 2).  A node that has fewer samples than `size`
+    uses all it has.
+    """
+    size = min(size, len(local))
+    if epochs > 0:
+        passes = [rng.permutation(local) for _ in range(epochs)]
+        pieces = [p[i : i + size] for p in passes for i in range(0, len(p), size)]
+    else:
+        order = rng.permutation(local)
+        while len(order) < steps * size:
+            order = np.concatenate([order, rng.permutation(local)])
+        pieces = [order[i * size : (i + 1) * size] for i in range(steps)]
+    return tuple(Batch(torch.from_numpy(piece).to(device)) for piece in pieces)
