@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_runs import write_run
 
 from basil.errors import UserError
 from basil.record.read import OWN, find_runs, read_run
+
+from fake_runs import write_run
 
 
 def test_a_run_is_read_whole(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_runs import RECIPE, write_run
 from matplotlib.image import imread
 
 from basil.errors import UserError
@@ -23,6 +22,8 @@ from basil.report import (
     write_report,
 )
 from basil.report.table import result_rows
+
+from fake_runs import RECIPE, write_run
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 

@@ -1,0 +1,144 @@
+"""Score and train against plain PyTorch, and what must not matter to them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from basil.data import Samples
+from basil.errors import UserError
+from basil.learning.batches import draw_batches
+from basil.learning.compute import Compute
+from basil.learning.models import cifar_cnn, cross_entropy, mlp
+from basil.learning.pool import Batch, Pool
+
+
+def pool(n: int = 60, shape: tuple[int, ...] = (3, 32, 32), classes: int = 10) -> Pool:
+    stream = np.random.default_rng(0)
+    x = stream.integers(0, 256, (n, *shape), dtype=np.uint8)
+    y = stream.integers(0, classes, n)
+    return Pool(Samples(x, y), (120.0,) * shape[0], (60.0,) * shape[0])
+
+
+def batch(*indices: int) -> Batch:
+    return Batch(torch.tensor(indices))
+
+
+NETWORKS = {
+    "mlp": lambda: mlp((3, 32, 32), 10),
+    "cnn": lambda: cifar_cnn((3, 32, 32), 10),
+    "batch norm": lambda: nn.Sequential(
+        nn.Conv2d(3, 4, 5), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(3136, 10)
+    ),
+    "frozen layer": lambda: freeze_first(mlp((3, 32, 32), 10)),
+}
+
+
+def freeze_first(module: nn.Module) -> nn.Module:
+    next(module.parameters()).requires_grad_(False)
+    return module
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_against_plain_pytorch(name: str) -> None:
+    """Two steps with torch.optim.SGD, then losses in evaluation mode."""
+    torch.manual_seed(1)
+    module = NETWORKS[name]()
+    plain = copy.deepcopy(module)
+    data = pool()
+    compute = Compute(module, cross_entropy, data)
+    batches = [batch(*range(20)), batch(*range(20, 40))]
+    trained = compute.train(compute.initial, batches, 0.05, key=0)
+
+    optimiser = torch.optim.SGD([p for p in plain.parameters() if p.requires_grad], lr=0.05)
+    plain.train()
+    for part in batches:
+        x, y = data.take(part.indices)
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(plain(x), y).backward()
+        optimiser.step()
+    assert not torch.equal(trained, compute.initial)
+    torch.testing.assert_close(trained, compute.layout.flatten(plain))
+
+    plain.eval()
+    x, y = data.take(torch.arange(40, 60))
+    with torch.no_grad():
+        expected = nn.functional.cross_entropy(plain(x), y, reduction="none")
+    torch.testing.assert_close(compute.score(trained, [batch(*range(40, 60))])[0], expected)
+
+
+def test_a_request_is_answered_alike_whoever_else_is_asking() -> None:
+    compute = Compute(cifar_cnn((3, 32, 32), 10), cross_entropy, pool())
+    model = compute.train(compute.initial, [batch(1, 2, 3)], 0.1, 0)
+    parts = [batch(*range(i, i + 7)) for i in range(0, 49, 7)]
+    together = compute.score(model, parts)
+    compute.train(compute.initial, [batch(5)], 0.1, 0)  # whatever was done in between
+    alone = [compute.score(model, [Batch(part.indices)])[0] for part in parts]
+    assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+def test_training_leaves_its_input_alone() -> None:
+    compute = Compute(mlp((3, 32, 32), 10), cross_entropy, pool())
+    before = compute.initial.clone()
+    first = compute.train(compute.initial, [batch(0, 1)], 0.1, 0)
+    kept = first.clone()
+    compute.train(first, [batch(2, 3)], 0.1, 0)
+    assert torch.equal(compute.initial, before)
+    assert torch.equal(first, kept)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_a_model_that_is_not_finite_scores_infinity(bad: float) -> None:
+    """Even where the network's output does not show it: a dead ReLU hides a −inf."""
+    compute = Compute(mlp((3, 32, 32), 10), cross_entropy, pool())
+    model = compute.initial.clone()
+    model[compute.layout.slots[1].start] = bad  # a bias of the first layer
+    assert compute.score(model, [batch(0, 1, 2)])[0].tolist() == [torch.inf] * 3
+
+
+def test_dropout_draws_from_the_turns_own_stream() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(3072, 30), nn.Dropout(0.5), nn.Linear(30, 10))
+    compute = Compute(module, cross_entropy, pool())
+    once = compute.train(compute.initial, [batch(0, 1)], 0.1, key=1)
+    torch.manual_seed(99)
+    again = compute.train(compute.initial, [batch(0, 1)], 0.1, key=1)
+    other = compute.train(compute.initial, [batch(0, 1)], 0.1, key=2)
+    assert torch.equal(once, again)
+    assert not torch.equal(once, other)
+    scores = [compute.score(once, [batch(3, 4)])[0] for _ in range(2)]
+    assert torch.equal(*scores)  # no dropout in evaluation
+
+
+def test_a_loss_must_be_one_number_for_each_sample() -> None:
+    with pytest.raises(UserError, match="reduction='none'"):
+        Compute(mlp((3, 32, 32), 10), nn.functional.cross_entropy, pool())
+
+
+def test_a_network_for_other_samples_is_refused() -> None:
+    with pytest.raises(UserError, match=r"\(3, 32, 32\)"):
+        Compute(mlp((28, 28), 10), cross_entropy, pool())
+
+
+def test_bytes_become_network_inputs_only_when_taken() -> None:
+    data = pool(4, (1, 2, 2))
+    assert data.x.dtype == torch.uint8
+    x, _ = data.take(torch.tensor([2]))
+    expected = (data.x[2].float() - 120) / 60
+    torch.testing.assert_close(x[0], expected)
+
+
+def test_batches_use_every_sample_before_any_again() -> None:
+    local = np.arange(100, 110)
+    draw = lambda **kw: draw_batches(  # noqa: E731
+        local, np.random.default_rng(0), device=torch.device("cpu"), **kw
+    )
+    steps = draw(size=4, steps=5, epochs=0)
+    drawn = torch.cat([b.indices for b in steps]).tolist()
+    assert [len(b) for b in steps] == [4] * 5
+    assert sorted(drawn[:10]) == sorted(drawn[10:]) == local.tolist()
+    epochs = draw(size=4, steps=1, epochs=2)
+    assert [len(b) for b in epochs] == [4, 4, 2, 4, 4, 2]
+    assert sorted(torch.cat([b.indices for b in epochs[:3]]).tolist()) == local.tolist()
+    assert [len(b) for b in draw(size=64, steps=2, epochs=0)] == [10, 10]  # all that it has

@@ -1,0 +1,78 @@
+"""The paper's networks: sizes, shapes, initialisation."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from basil import rng
+from basil.errors import UserError
+from basil.learning.layout import layout_of
+from basil.learning.models import MODELS, cifar_cnn, initialise, mlp
+from basil.learning.schedule import SCHEDULES
+
+
+def test_number_of_parameters() -> None:
+    # Tables I and II; App. H-D gives 117,706 for the CIFAR network.
+    assert layout_of(mlp((1, 28, 28), 10)).size == 784 * 100 + 100 + 100 * 100 + 100 + 1000 + 10
+    assert layout_of(cifar_cnn((3, 32, 32), 10)).size == 117_706
+
+
+def test_cifar_network_is_the_one_of_table_2() -> None:
+    x = torch.rand(2, 3, 32, 32)
+    module = cifar_cnn((3, 32, 32), 20)
+    sizes = []
+    for part in module:  # type: ignore[attr-defined]
+        x = part(x)
+        sizes.append(tuple(x.shape[1:]))
+    assert (64,) in sizes  # so fc1 is 64×384
+    assert sizes[-1] == (20,)
+    with pytest.raises(UserError, match="3×32×32"):
+        cifar_cnn((1, 28, 28), 10)
+
+
+def test_initialisation_of_appendix_h() -> None:
+    module = cifar_cnn((3, 32, 32), 10)
+    initialise(module, rng.torch_stream(0, "initial model"))
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):  # Glorot: U(±√(6 / (fan_in + fan_out)))
+            field = math.prod(part.kernel_size)
+            bound = math.sqrt(6 / (field * (part.in_channels + part.out_channels)))
+        elif isinstance(part, nn.Linear):  # PyTorch's default: U(±1/√fan_in)
+            bound = 1 / math.sqrt(part.in_features)
+        else:
+            continue
+        assert part.weight.abs().max() <= bound
+        assert part.weight.abs().max() > 0.9 * bound
+        assert part.weight.mean().abs() < 0.1 * bound
+        assert torch.count_nonzero(part.bias) == 0
+
+
+def test_initial_model_depends_on_the_seed_and_nothing_else() -> None:
+    def start(seed: int) -> torch.Tensor:
+        torch.manual_seed(int(torch.randint(1000, ())))  # the global state must not matter
+        module = mlp((8,), 3)
+        initialise(module, rng.torch_stream(seed, "initial model"))
+        return layout_of(module).flatten(module)
+
+    assert torch.equal(start(1), start(1))
+    assert not torch.equal(start(1), start(2))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "linear"])
+def test_every_classifier_has_one_output_for_each_class(name: str) -> None:
+    module = MODELS[name]((3, 32, 32), 7)
+    assert module(torch.rand(2, 3, 32, 32)).shape == (2, 7)
+
+
+def test_schedules() -> None:
+    inverse, cosine, steps = (SCHEDULES[name] for name in ("inverse", "cosine", "steps"))
+    assert inverse(1, 0.03, 500, decay=0.03) == pytest.approx(0.03 / 1.03)
+    assert inverse(500, 0.03, 500, decay=0.03) == pytest.approx(0.03 / 16)
+    assert cosine(1, 0.5, 11) == pytest.approx(0.5)
+    assert cosine(6, 0.5, 11) == pytest.approx(0.25)
+    assert cosine(11, 0.5, 11, floor=0.1) == pytest.approx(0.05)
+    assert [steps(k, 1.0, 9, every=2, factor=0.5) for k in (1, 2, 3, 5)] == [1, 1, 0.5, 0.25]
+    for name in SCHEDULES:
+        assert all(0 <= SCHEDULES[name](k, 0.1, 20) <= 0.1 for k in range(1, 21))
