@@ -138,7 +138,7 @@ class Experiment:
     ) -> Protocol:
         """The protocol of one node, honest or not."""
         recipe, seed = self.recipe, self.recipe.seed
-        scheme = SCHEMES[recipe.scheme.name]
+        scheme = partial(SCHEMES[recipe.scheme.name], **_options_of(recipe, SCHEMES, "name"))
         rule = partial(RULES[recipe.scheme.rule], **_options_of(recipe, RULES, "rule"))
         place = Node(
             id=node,

@@ -84,14 +84,24 @@ def test_a_returned_node_is_served_by_its_predecessors() -> None:
     Their models of round 2 were sent while it was away.  That it goes on from one of them in round
     4 means that they answered when it announced its return.
     """
-    turns = ring(4, sends=dict.fromkeys((1, 2, 3)), lie_from=3, absences=(Absence(4, 2, 4),))
+    numbers = (3.0, 5.0, 4.0, 6.0, 4.0, 7.0, 1.0, 8.0)
+    turns = simulate_quadratic(
+        Quadratic(numbers, x0=0.0),
+        connectivity=3,
+        rounds=4,
+        rate=0.25,
+        sends=dict.fromkeys((1, 2, 3)),
+        lie_from=3,
+        times=TIMES,
+        patience=PATIENCE,
+        absences=(Absence(4, 2, 4),),
+    )
     assert turns_of(turns, 4) == [1, 4]
     values = {(t.round, t.node): t.value for t in turns}
     back = next(t for t in turns if (t.round, t.node) == (4, 4))
     assert back.chosen in (1, 2, 3)
-    assert values[2, back.chosen] != values[1, back.chosen]
-    own_number = NUMBERS[4]
-    assert back.value == pytest.approx(0.75 * values[2, back.chosen] + 0.25 * own_number)
+    assert back.value == pytest.approx(0.75 * values[2, back.chosen] + 0.25 * numbers[4])
+    assert back.value != pytest.approx(0.75 * values[1, back.chosen] + 0.25 * numbers[4])
 
 
 def test_more_silent_predecessors_than_reach_do_not_stop_the_ring() -> None:

@@ -1,7 +1,7 @@
 """A Byzantine node: an honest protocol whose Sends are rewritten on their way out.
 
 It wraps any protocol without knowing it.  So every scheme meets every attack, and a Byzantine node
-is visited in its turn like the others (Algorithm 1, line 12).
+is visited in its turn like the others (Algorithm 1, line 13).
 """
 
 from collections.abc import Callable

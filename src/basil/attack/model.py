@@ -76,14 +76,14 @@ def silent(view: View) -> None:
 
 @declares(trains=True)
 def stale(view: View) -> Tensor:
-    """Repeats the model of its first turn for ever, under the current round's number."""
+    """Repeats the model of the attack's first turn for ever, under the current round's number."""
     first: Tensor = view.state.setdefault("first", view.honest)
     return first
 
 
 @declares()
 def garbage(view: View, *, kind: str = "mixed") -> Tensor:
-    """Values that are no parameters: "nan", "inf", "-inf", "huge" (±3·10³⁸), or "mixed".
+    """Values that are no parameters: "nan", "inf", "-inf", "huge" (3·10³⁸), or "mixed".
 
     What a broken float, a bit flip or a hostile serialiser produces.  "mixed" draws one of the
     four for each turn and places it in a random tenth of the vector.

@@ -19,7 +19,9 @@ class View:
     node: int
     round: int
     chosen: Tensor  # x̄: the model that the protocol went on from
-    honest: Tensor  # what the protocol wanted to send; the same as x̄ for attacks that do not train
+    honest: Tensor  # what the protocol wanted to send
+    # An attack that does not train compares and improves nothing either: both of the above are
+    # then the nearest stored model, whatever it is worth.
     layout: Layout
     generator: torch.Generator  # for vectors
     rng: np.random.Generator  # for decisions

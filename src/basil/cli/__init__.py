@@ -84,9 +84,12 @@ def _shared(command: argparse.ArgumentParser) -> None:
 
 
 def _whole(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
     if number < 0:
-        raise argparse.ArgumentTypeError(f"{text}: it must be 0 or more")
+        raise argparse.ArgumentTypeError(f"{text}: it must be a whole number, 0 or more")
     return number
 
 

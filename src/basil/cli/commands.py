@@ -1,14 +1,14 @@
-"""What each command does.  Parsing is in `parser.py`."""
+"""What each command does.  Their options are parsed in `basil.cli`."""
 
 import argparse
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -39,6 +39,7 @@ TABLES: dict[str, Table[Any]] = {
     "models": MODELS,
     "schedules": SCHEDULES,
 }
+T = TypeVar("T")
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
@@ -57,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
         recipe = load(args.recipe, args.set)
         folder = Path(args.out) if args.out else _free_folder(recipe)
         _warn(recipe)
-    benign_turns = recipe.scheme.rounds * (recipe.ring.nodes - recipe.ring.byzantine)
+    liars = 0 if recipe.attack.name == NO_ATTACK else recipe.ring.byzantine
+    benign_turns = recipe.scheme.rounds * (recipe.ring.nodes - liars)
     try:
         with run_bar(benign_turns) as bar:
             if args.resume:
@@ -79,16 +81,17 @@ def compare(args: argparse.Namespace) -> int:
     """basil compare RECIPE --schemes … --attacks … --seeds …"""
     recipe = load(args.recipe, args.set)
     plan = recipe.compare
+    out = Path(args.out) if args.out else Path("runs") / Path(args.recipe).stem
     todo = cases(
         recipe,
-        args.schemes or plan.schemes or list(SCHEMES),
-        args.attacks or plan.attacks or list(dict.fromkeys([NO_ATTACK, recipe.attack.name])),
-        args.seeds or plan.seeds or [recipe.seed],
-        out := Path(args.out) if args.out else Path("runs") / Path(args.recipe).stem,
+        _each_once(args.schemes or plan.schemes or SCHEMES),
+        _each_once(args.attacks or plan.attacks or (NO_ATTACK, recipe.attack.name)),
+        _each_once(args.seeds or plan.seeds or (recipe.seed,)),
+        out,
     )
     for sentence in dict.fromkeys(s for case in todo for s in warnings(case.recipe)):
         print(f"warning: {sentence}", file=sys.stderr)
-    summaries, failed = [], []
+    finished, failed = 0, []
     try:
         with comparison_bar(todo) as bar:
             jobs = args.jobs or os.cpu_count() or 1
@@ -96,9 +99,9 @@ def compare(args: argparse.Namespace) -> int:
                 if outcome.summary is None:
                     failed.append(f"{outcome.case.name}: {outcome.error}")
                 else:
-                    summaries.append({**outcome.summary, "folder": str(outcome.case.folder)})
+                    finished += 1
                     if not on_terminal() and not args.json:
-                        print(f"done {len(summaries)}/{len(todo)}  {outcome.case.name}", flush=True)
+                        print(f"done {finished}/{len(todo)}  {outcome.case.name}", flush=True)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from here", file=sys.stderr)
         return STOPPED
@@ -107,7 +110,7 @@ def compare(args: argparse.Namespace) -> int:
     runs = [read_run(case.folder) for case in todo]
     paths = None if args.no_report else _report(runs, out)
     if args.json:
-        print(json.dumps(summaries))
+        print(json.dumps([{**(run.summary or {}), "folder": str(run.folder)} for run in runs]))
         return 0
     print(as_text(results_table(runs)))
     if paths:
@@ -136,7 +139,7 @@ def show(args: argparse.Namespace) -> int:
         table = TABLES[args.what]
         rows = {name: table.summary(name) for name in table}
         if args.what == "attacks":
-            rows = {NO_ATTACK: "Byzantine nodes behave like the others.", **rows}
+            rows = {NO_ATTACK: "Nobody lies: all nodes are benign.", **rows}
     if args.json:
         print(json.dumps(rows))
     else:
@@ -165,6 +168,11 @@ def data_where(args: argparse.Namespace) -> int:
             state = "present" if data.present(name) else f"absent: basil data get {name}"
             print(f"{name:<14}  {data.where(name)}  ({state})")
     return 0
+
+
+def _each_once(things: Iterable[T]) -> list[T]:
+    """A case that is named twice is run once: it has one folder."""
+    return list(dict.fromkeys(things))
 
 
 def _report(runs: list[Run], out: Path) -> str:

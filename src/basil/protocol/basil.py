@@ -59,6 +59,7 @@ class RingMember:
         self.memory.insert(Entry(INITIAL, -1, node.initial_model))  # line 4
         self.model = node.initial_model  # this node's own last model
         self.round = 1  # the round that comes next
+        self.turned = 0  # the round of its last turn
         self.newest: dict[int, int] = {}  # sender -> latest turn of which a model was taken
         self.early: dict[int, Arrival] = {}  # sender -> a model from beyond this node's own turn
         self.served: dict[int, int] = {}  # returned node -> round in which it was last served
@@ -75,7 +76,7 @@ class RingMember:
             yield from self._take_turn(self.round)
 
     def _take_turn(self, k: int) -> Protocol:
-        """Lines 7–17 for this node in round k."""
+        """Lines 9–16 for this node in round k."""
         batches = self.node.draw(k)  # private, and drawn before the models arrive
         step = self.ring.step(k, self.node.id)
         for arrival in [a for a in self.early.values() if self._step_of(a) < step]:
@@ -92,7 +93,7 @@ class RingMember:
         yield Record(k, self.model, _sender(choice))
         now = yield Send(self.successors, k, self.model)  # line 14
         self.watch.hear(step, now)
-        self.round = k + 1
+        self.round, self.turned = k + 1, k
         yield Checkpoint(self.round, self._state())
 
     def _step_of(self, arrival: Arrival) -> int:
@@ -145,8 +146,8 @@ class RingMember:
         if returned not in self.successors or self.served.get(returned) == self.round:
             return
         self.served[returned] = self.round
-        if self.round > 1:
-            yield Send((returned,), self.round - 1, self.model)
+        if self.turned:
+            yield Send((returned,), self.turned, self.model)
             yield Checkpoint(self.round, self._state())
 
     def _rejoin(self, first_round: int) -> Generator[Request, Any, None]:
@@ -161,6 +162,7 @@ class RingMember:
     def _state(self) -> dict[str, Any]:
         return {
             "round": self.round,
+            "turned": self.turned,
             "model": self.model,
             "memory": self.memory.state(),
             "newest": dict(self.newest),
@@ -171,7 +173,7 @@ class RingMember:
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.round = state["round"]
+        self.round, self.turned = state["round"], state["turned"]
         self.model = state["model"]
         self.memory.restore(state["memory"])
         self.newest = {int(sender): step for sender, step in state["newest"].items()}

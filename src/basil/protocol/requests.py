@@ -83,7 +83,7 @@ class Train:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """A node has finished a round.  `chosen`: whose model it went on from (None: its own)."""
+    """A node has finished a round.  `chosen`: whose model it went on from (None: its own or x⁰)."""
 
     round: int
     model: Tensor

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from basil.errors import UserError
-from basil.recipe.schema import MEASURED, Event, Recipe
+from basil.recipe.schema import MEASURED, Event, Recipe, away_in
 
 Fault = tuple[str, str]  # section, sentence
 
@@ -58,6 +58,9 @@ def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
                     f"events: node {node} leaves in round {second.leaves} without having been"
                     " back for a whole round",
                 )
+    for event in ring.events:
+        if away_in(event.leaves, ring.events) >= N:
+            yield "ring", f"events: in round {event.leaves} all {N} nodes are away: one must stay"
 
 
 def _event_faults(event: Event, recipe: Recipe) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """From TOML to a checked `Recipe`."""
 
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -157,4 +158,6 @@ def _typed(value: Any, kind: Any, key: str, source: str) -> Any:
         words = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
         wanted = " or ".join(words[k] for k in kinds if k in words)
         raise UserError(f"{key} = {json.dumps(value, default=str)}: it must be {wanted} ({source})")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{key} = {value}: it must be a finite number ({source})")
     return value

@@ -125,11 +125,12 @@ class Recipe:
 
 def _most_away(events: tuple[Event, ...]) -> int:
     """The largest number of nodes that are away at the same time."""
+    return max((away_in(e.leaves, events) for e in events), default=0)
 
-    def away(k: int) -> int:
-        return sum(e.leaves <= k and (e.returns is None or k < e.returns) for e in events)
 
-    return max((away(e.leaves) for e in events), default=0)
+def away_in(k: int, events: tuple[Event, ...]) -> int:
+    """How many nodes miss round k."""
+    return sum(e.leaves <= k and (e.returns is None or k < e.returns) for e in events)
 
 
 SECTIONS: dict[str, type[Any]] = {

@@ -14,11 +14,13 @@ def warnings(recipe: Recipe) -> list[str]:
         )
     if recipe.attack.name == NO_ATTACK or b == 0 or recipe.scheme.name != "basil":
         return found
+    if b == N - 1:
+        return [f"ring.byzantine = {b}: the one benign node of {N} hears from Byzantine nodes only"]
     majority, failure = majority_probability(N, b, S), failure_exact(N, b, S)
     if recipe.ring.placement == "row" and b >= S:
         found.append(
             f"ring.connectivity = {S}: with all {b} Byzantine nodes in a row some node will hear"
-            f" from Byzantine nodes only; S = {min(b + 1, N - 1)} prevents that"
+            f" from Byzantine nodes only; S = {b + 1} prevents that"
         )
     elif failure > 0.01:
         enough = smallest_connectivity(N, b, 0.01)

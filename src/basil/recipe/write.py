@@ -28,20 +28,25 @@ def to_tree(recipe: Recipe) -> dict[str, Any]:
 
 
 def to_toml(recipe: Recipe) -> str:
-    """The resolved recipe as text.  (JSON's scalars and arrays are TOML's.)"""
+    """The resolved recipe as text."""
     lines: list[str] = []
     for key, value in to_tree(recipe).items():
         if not isinstance(value, dict):
-            lines.append(f"{key} = {json.dumps(value)}")
+            lines.append(f"{key} = {_scalar(value)}")
             continue
         lines.append(f"\n[{key}]")
         tables = {k: v for k, v in value.items() if k == "events"}
-        lines += [f"{k} = {json.dumps(v)}" for k, v in value.items() if k not in tables]
+        lines += [f"{k} = {_scalar(v)}" for k, v in value.items() if k not in tables]
         for name, rows in tables.items():
             for row in rows:
                 lines.append(f"[[{key}.{name}]]")
-                lines += [f"{k} = {json.dumps(v)}" for k, v in row.items()]
+                lines += [f"{k} = {_scalar(v)}" for k, v in row.items()]
     return "\n".join(lines) + "\n"
+
+
+def _scalar(value: Any) -> str:
+    """JSON's scalars are TOML's, but for surrogate pairs and a bare DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
 def vary(recipe: Recipe, scheme: str, attack: str, seed: int) -> Recipe:

@@ -145,7 +145,7 @@ def basil_turns(
 
     Erratum: (43) and (47) multiply T_perf-based, the time for S models, by a number of models; the
     time for one model is meant.  As printed, the recursion would end S(S−1)/2 T_perf-based above
-    the bound (28) that it is to prove.
+    the bound (15) that it is to prove.
     """
     _check_ring_time(nodes, connectivity, rounds, scoring)
     link = timing.link(parameters)
@@ -200,7 +200,7 @@ def basil_time_bound(
     rounds: int = 1,
     scoring: Scoring = "turn",
 ) -> float:
-    """Prop. 4, (28): τN (T_perf-based + T_comm + T_SGD), with nG = N.
+    """Prop. 4, (15): τN (T_perf-based + T_comm + T_SGD), with nG = N.
 
     Scored on arrival, T_perf-based is the time for one model, and the bound is met.
     """
@@ -254,7 +254,7 @@ def basil_plus_time(
 
     (τn + G + 1) T_perf + (SG + τn + G − 1) T_comm + τn T_SGD.  Erratum: Prop. 4 prints SG + τn − 1
     for the messages.  With every T = 1, n = 25, S = 6, τ = 1, sixteen groups take 2.45 times as
-    long as one (§VI-B: 1.5; 2.28 with (29) as printed).
+    long as one (§VI-B: 1.5; 2.28 with (16) as printed).
     """
     return sum(
         basil_plus_stages(
@@ -277,7 +277,7 @@ def basil_plus_time_printed(
     connectivity: int,
     ring_rounds: int = 1,
 ) -> float:
-    """Prop. 4, (29) as printed: (τn + G + 1) T_perf + (SG + τn − 1) T_comm + τn T_SGD.
+    """Prop. 4, (16) as printed: (τn + G + 1) T_perf + (SG + τn − 1) T_comm + τn T_SGD.
 
     Smaller by G T_comm than the sum of the stages that it is derived from: see `basil_plus_time`.
     """

@@ -1,0 +1,285 @@
+"""Every attack of the table keeps the contract; each does what its formula says."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from basil import rng
+from basil.attack import ATTACKS, View, adversary, declares
+from basil.attack.crowd import Crowd
+from basil.errors import UserError
+from basil.learning.layout import Layout, layout_of
+from basil.learning.models import mlp
+from basil.protocol.basil import basil
+from basil.protocol.requests import Observe, Pretend, Score, Send, Train
+
+from ring_helpers import Quadratic, simulate_quadratic
+
+LAYOUT = layout_of(mlp((3,), 2, hidden=4))
+D = LAYOUT.size
+
+
+def view(
+    *,
+    honest: Tensor | None = None,
+    chosen: Tensor | None = None,
+    benign: list[Tensor] | None = None,
+    layout: Layout = LAYOUT,
+    k: int = 3,
+    seed: int = 0,
+) -> View:
+    draw = rng.torch_stream(seed, "test vectors")
+    return View(
+        node=1,
+        round=k,
+        chosen=torch.randn(layout.size, generator=draw) if chosen is None else chosen,
+        honest=torch.randn(layout.size, generator=draw) if honest is None else honest,
+        layout=layout,
+        generator=rng.torch_stream(seed, "attack", 1, k),
+        rng=rng.stream(seed, "attack", 1, k),
+        state={},
+        shared={},
+        benign=benign,
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    name=st.sampled_from(sorted(ATTACKS)),
+    seed=st.integers(0, 2**31),
+    hidden=st.integers(1, 9),
+    r=st.integers(1, 6),
+)
+def test_contract_of_every_attack(name: str, seed: int, hidden: int, r: int) -> None:
+    """Shape and dtype kept, inputs untouched, the same name of stream gives the same lie."""
+    layout = layout_of(mlp((3,), 2, hidden=hidden))
+    draw = rng.torch_stream(seed, "benign")
+    benign = [torch.randn(layout.size, generator=draw) for _ in range(r)]
+    lies = []
+    for _ in range(2):
+        seen = view(seed=seed, layout=layout, benign=benign if ATTACKS[name].omniscient else None)
+        before = [seen.honest.clone(), seen.chosen.clone(), *(b.clone() for b in benign)]
+        lies.append(ATTACKS[name](seen))
+        after = [seen.honest, seen.chosen, *benign]
+        assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    if name == "silent":
+        assert lies == [None, None]
+        return
+    assert lies[0] is not None
+    assert lies[1] is not None
+    assert lies[0].shape == (layout.size,)
+    assert lies[0].dtype == torch.float32
+    assert torch.equal(lies[0].nan_to_num(7.0), lies[1].nan_to_num(7.0))
+
+
+def test_gaussian_is_standard_normal_whatever_the_honest_model() -> None:
+    layout = layout_of(mlp((100,), 10))
+    lie = ATTACKS["gaussian"](view(layout=layout))
+    assert lie is not None
+    assert abs(float(lie.mean())) < 5 / layout.size**0.5
+    assert float(lie.std()) == pytest.approx(1, abs=0.02)
+    wide = ATTACKS["gaussian"](view(layout=layout), std=3.0)
+    assert wide is not None
+    assert torch.equal(wide, 3 * lie)
+
+
+def test_sign_flips() -> None:
+    honest = torch.arange(1.0, D + 1)
+    flipped = ATTACKS["sign-flip"](view(honest=honest))
+    assert torch.equal(flipped, -honest)
+    patterns = set()
+    for seed in range(60):
+        lie = ATTACKS["layer-sign-flip"](view(honest=honest, seed=seed))
+        signs = [torch.unique((lie / honest)[layer]).tolist() for layer in LAYOUT.layers]
+        assert all(sign in ([1.0], [-1.0]) for sign in signs)  # a whole layer or nothing of it
+        patterns.add(tuple(sign[0] for sign in signs))
+    assert len(patterns) == 2 ** len(LAYOUT.layers)
+
+
+def test_inverse_is_the_update_reversed() -> None:
+    chosen, honest = torch.full((D,), 2.0), torch.full((D,), 2.5)
+    lie = ATTACKS["inverse"](view(chosen=chosen, honest=honest))
+    assert torch.equal(lie, torch.full((D,), 1.5))
+    assert torch.equal(
+        ATTACKS["inverse"](view(chosen=chosen, honest=honest), scale=4.0), torch.zeros(D)
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(r=st.integers(2, 7), seed=st.integers(0, 10**6), coordinate=st.integers(0, D - 1))
+def test_hidden_is_as_far_as_distances_allow(r: int, seed: int, coordinate: int) -> None:
+    """Brute force: no benign model is farther than the diameter, and one is (nearly) that far."""
+    draw = rng.torch_stream(seed, "benign")
+    benign = [torch.randn(D, generator=draw) for _ in range(r)]
+    lie = ATTACKS["hidden"](view(benign=benign), coordinate=coordinate)
+    assert lie is not None
+    diameter = max(float((a - b).norm()) for a, b in itertools.product(benign, repeat=2))
+    farthest = max(float((lie - x).norm()) for x in benign)
+    assert farthest == pytest.approx(diameter, rel=1e-5)
+    moved = (lie - torch.stack(benign).mean(0)).abs() > 1e-6
+    assert moved.nonzero().flatten().tolist() in ([coordinate], [])
+    assert (lie - torch.stack(benign).mean(0))[coordinate] >= -1e-6
+
+
+def test_hidden_by_hand() -> None:
+    """Benign models (0, 0) and (2, 0), shift along the second coordinate.
+
+    Mean (1, 0), diameter 2: the largest shift has 1 + γ² = 4, so (1, √3).
+    """
+    layout = layout_of(torch.nn.Linear(1, 1))
+    benign = [torch.tensor([0.0, 0.0]), torch.tensor([2.0, 0.0])]
+    lie = ATTACKS["hidden"](view(benign=benign, layout=layout))
+    torch.testing.assert_close(lie, torch.tensor([1.0, 3**0.5]))
+    with pytest.raises(UserError, match="2 parameters"):
+        ATTACKS["hidden"](view(benign=benign, layout=layout), coordinate=2)
+
+
+def test_distances_are_those_of_the_models_now() -> None:
+    crowd = Crowd()
+    models = [torch.randn(5) for _ in range(4)]
+    for change in (None, 2, 0):
+        if change is not None:
+            models[change] = torch.randn(5)
+        expected = torch.cdist(torch.stack(models).double(), torch.stack(models).double()) ** 2
+        torch.testing.assert_close(crowd.squared_distances(models), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_stale_repeats_its_first_model() -> None:
+    first = view(honest=torch.ones(D))
+    assert torch.equal(ATTACKS["stale"](first), torch.ones(D))
+    later = View(**{**vars(first), "honest": torch.zeros(D)})
+    assert torch.equal(ATTACKS["stale"](later), torch.ones(D))
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_it"),
+    [
+        ("nan", lambda x: x.isnan()),
+        ("inf", lambda x: x == torch.inf),
+        ("-inf", lambda x: x == -torch.inf),
+        ("huge", lambda x: x.isfinite() & (x > 1e38)),
+    ],
+)
+def test_garbage_of_each_kind(kind: str, is_it: object) -> None:
+    lie = ATTACKS["garbage"](view(), kind=kind)
+    assert bool(is_it(lie).all())  # type: ignore[operator]
+
+
+def test_mixed_garbage_always_holds_some() -> None:
+    for seed in range(20):
+        lie = ATTACKS["garbage"](view(seed=seed))
+        assert bool((~lie.isfinite() | (lie.abs() > 1e38)).any())
+    with pytest.raises(UserError, match="mixed, nan"):
+        ATTACKS["garbage"](view(), kind="soup")
+
+
+# -- the adversary -------------------------------------------------------------------------------
+
+
+def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
+    """Drive one Byzantine node by hand and note what it asks for."""
+    problem = Quadratic((1.0, 2.0, 3.0), x0=0.0)
+    asked: list[object] = []
+
+    # A ring of one that never hears anybody: each Receive times out at once.
+    from basil.learning.pool import Batch
+    from basil.protocol.node import Node
+    from basil.protocol.requests import Missing, Receive
+    from basil.protocol.rules import lowest_loss
+    from basil.topology import Ring
+
+    compute = problem.compute()
+    node = Node(
+        id=0,
+        ring=Ring((0, 1, 2)),
+        connectivity=2,
+        reach=2,
+        rounds=rounds,
+        initial_model=compute.initial,
+        draw=lambda k: (Batch(torch.tensor([0])),),
+        rate=lambda k: 0.5,
+        key=lambda k: 0,
+        rule=lowest_loss,
+        patience=1.0,
+    )
+    protocol = adversary(node, basil, ATTACKS[attack], {}, start, compute.layout, 0, {})
+    answer: object = None
+    while True:
+        try:
+            request = protocol.send(answer)
+        except StopIteration:
+            return asked
+        asked.append(request)
+        match request:
+            case Score():
+                answer = compute.score(request.model, [request.batch])[0]
+            case Train():
+                answer = compute.train(request.model, request.batches, request.rate, 0)
+            case Receive():
+                answer = Missing(request.until)
+            case Send():
+                answer = float(len(asked))
+            case Observe():
+                answer = [torch.ones(1), torch.zeros(1)]
+            case _:
+                answer = None
+
+
+def test_only_an_omniscient_attack_may_look_at_the_others() -> None:
+    assert any(isinstance(request, Observe) for request in pump("hidden", start=1))
+    for name in ATTACKS:
+        if not ATTACKS[name].omniscient:
+            assert not any(isinstance(request, Observe) for request in pump(name, start=1))
+
+
+def test_an_attack_is_not_shown_more_than_it_declares() -> None:
+    shown = []
+
+    @declares()
+    def curious(seen: View) -> Tensor:
+        shown.append(seen.benign)
+        return seen.honest
+
+    ATTACKS._entries["curious"] = curious
+    try:
+        pump("curious", start=1)
+    finally:
+        del ATTACKS._entries["curious"]
+    assert shown == [None, None, None]
+
+
+def test_until_its_first_round_a_byzantine_node_is_honest() -> None:
+    asked = pump("gaussian", start=3)
+    sent = [float(r.body[0]) for r in asked if isinstance(r, Send)]  # type: ignore[index]
+    # a = 1, rate ½, and nobody to hear from: x⁰ = 0 is all it stores, so ½ each time; then a lie.
+    assert sent[:2] == [0.5, 0.5]
+    assert sent[2] != 0.5
+    # The work of the honest rounds is done, that of the lying one only takes its time.
+    assert sum(isinstance(r, Train) for r in asked) == 2
+    assert sum(isinstance(r, Pretend) and isinstance(r.request, Train) for r in asked) == 1
+
+
+def test_a_silent_node_sends_to_nobody() -> None:
+    assert [r.to for r in pump("silent", start=2) if isinstance(r, Send)] == [(1, 2), (), ()]
+
+
+def test_lying_takes_the_time_of_an_honest_turn() -> None:
+    honest = simulate_quadratic(Quadratic((1.0, 2.0, 3.0, 4.0), 0.0), 2, 3, 0.5)
+    lying = simulate_quadratic(Quadratic((1.0, 2.0, 3.0, 4.0), 0.0), 2, 3, 0.5, sends={2: 50.0})
+    assert [t.time for t in lying] == [t.time for t in honest]
+
+
+def test_colluders_share_a_stream_with_nobody() -> None:
+    lies = [
+        ATTACKS["gaussian"](
+            View(**{**vars(view()), "generator": rng.torch_stream(0, "attack", n, k)})
+        )
+        for n, k in ((1, 1), (1, 2), (2, 1))
+    ]
+    for a, b in itertools.combinations(lies, 2):
+        assert not np.allclose(a.numpy(), b.numpy())  # type: ignore[union-attr]

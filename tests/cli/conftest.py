@@ -1,0 +1,87 @@
+"""The command in this process, on rings that are done in a tenth of a second."""
+
+import json
+import signal
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from basil.cli import main
+
+TINY = """
+[data]
+dataset = "synthetic"
+samples = 200
+
+[ring]
+nodes = 5
+byzantine = 1
+connectivity = 2
+
+[scheme]
+rounds = 4
+
+[learning]
+model = "softmax"
+batch = 8
+rate = 0.3
+
+[attack]
+name = "gaussian"
+
+[record]
+every = 1
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A folder with tiny.toml to work in; afterwards signals and threads are as before."""
+    (tmp_path / "tiny.toml").write_text(TINY)
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield tmp_path
+    torch.set_num_threads(threads)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def basil(tiny, capsys):
+    """basil("run", "tiny.toml") -> its exit code and what it printed."""
+
+    def command(*words):
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        return Answer(code, *capsys.readouterr())
+
+    return command
+
+
+@pytest.fixture
+def refused(basil):
+    """The sentence of a command that is refused: exit code 2 and one line, no more."""
+
+    def command(*words):
+        answer = basil(*words)
+        assert answer.code == 2
+        assert answer.out == ""
+        lines = [line for line in answer.err.splitlines() if not line.startswith("warning: ")]
+        assert len(lines) == 1, answer.err
+        assert lines[0].startswith("basil: ")
+        return lines[0].removeprefix("basil: ")
+
+    return command
