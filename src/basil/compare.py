@@ -14,9 +14,9 @@ import torch
 
 from basil.errors import UserError
 from basil.experiment import Experiment, Interrupted, choose_device, resume
-from basil.recipe import Recipe, parse, to_toml, to_tree, vary
+from basil.recipe import MEASURED, Recipe, parse, to_tree, vary
 from basil.record.read import read_run
-from basil.record.run_folder import CHECKPOINT, FACTS, METRICS, RECIPE, SUMMARY
+from basil.record.run_folder import CHECKPOINT, FACTS, METRICS, SUMMARY
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def run_cases(
     Each process computes with one thread, so that results are the same bit for bit however many
     run side by side.
     """
-    torch.device(choose_device(device))
+    choose_device(device)  # a wrong one is said here, not once for each process
     for case in todo:
         _same_recipe(case)
     waiting = []
@@ -101,16 +101,15 @@ def run_cases(
 
 
 def _same_recipe(case: Case) -> None:
-    if (case.folder / FACTS).exists():
-        there = (case.folder / RECIPE).read_text(encoding="utf-8")
-        # `measured` times are filled in when a run starts: they may differ.
-        here = to_toml(case.recipe)
-        if _without_times(there) != _without_times(here):
-            raise UserError(f"{case.folder} holds a run with another recipe: choose another --out")
-
-
-def _without_times(text: str) -> list[str]:
-    return [line for line in text.splitlines() if not line.startswith(("forward =", "step ="))]
+    """What lies in the case's folder must be a run of the case's recipe."""
+    if not (case.folder / FACTS).exists():
+        return
+    there, here = read_run(case.folder).recipe, to_tree(case.recipe)
+    for key, value in here["time"].items():
+        if value == MEASURED:  # filled in when a run starts
+            there["time"][key] = MEASURED
+    if parse(there) != parse(here):
+        raise UserError(f"{case.folder} holds a run with another recipe: choose another --out")
 
 
 _stopping = False

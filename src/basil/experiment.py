@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from basil import data, rng
-from basil.attack import ATTACKS, adversary
+from basil.attack import ATTACKS, View, adversary
 from basil.data import PARTITIONS, Dataset
 from basil.engine.simulate import Absence, Simulator
 from basil.engine.timing import Timing
@@ -26,7 +26,7 @@ from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
-from basil.recipe import MEASURED, NO_ATTACK, Recipe, parse, to_toml, to_tree, with_timing
+from basil.recipe import MEASURED, NO_ATTACK, Recipe, parse, to_toml, with_timing
 from basil.record import checkpoint, run_folder
 from basil.record.read import read_run
 from basil.record.recorder import Progress, Recorder
@@ -71,6 +71,7 @@ class Experiment:
         assert not isinstance(time.forward, str)
         assert not isinstance(time.step, str)
         self.timing = Timing(time.forward, time.step, time.megabits, time.latency)
+        self._rehearse_attack()
 
     def _deal(self, recipe: Recipe) -> list[np.ndarray[Any, Any]]:
         deal = PARTITIONS[recipe.data.partition]
@@ -171,6 +172,24 @@ class Experiment:
             self.compute.layout.size, self.recipe.connectivity, self.steps_in_a_turn()
         )
         return self.recipe.time.patience * turn
+
+    def _rehearse_attack(self) -> None:
+        """Call the attack once on x⁰: a wrong option is said before the run, not in the middle."""
+        if self.byzantine:
+            x0, seed = self.compute.initial, self.recipe.seed
+            view = View(
+                node=min(self.byzantine),
+                round=1,
+                chosen=x0,
+                honest=x0,
+                layout=self.compute.layout,
+                generator=rng.torch_stream(seed, "rehearsal"),
+                rng=rng.stream(seed, "rehearsal"),
+                state={},
+                shared={},
+                benign=[x0, x0],
+            )
+            ATTACKS[self.recipe.attack.name](view, **self.recipe.attack.options)
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -292,12 +311,13 @@ def resume(
 def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"--device {name}: this machine has no GPU that PyTorch can use; use cpu")
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"--device {name}: it must be auto, cpu or cuda") from error
+    kind, _, index = name.partition(":")
+    if kind not in ("cpu", "cuda") or not (index.isdecimal() or name == kind):
+        raise UserError(f"--device {name}: it must be auto, cpu, cuda or cuda:0, cuda:1, …")
+    if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
+        have = torch.cuda.device_count()
+        raise UserError(f"--device {name}: PyTorch finds {have} GPUs on this machine; use cpu")
+    return torch.device(name)
 
 
 def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
@@ -332,6 +352,3 @@ def _seconds(work: Callable[[], object], times: int = 20) -> float:
         work()
         durations.append(time.perf_counter() - begin)
     return float(np.median(durations))
-
-
-__all__ = ["Experiment", "Interrupted", "Own", "resume", "to_tree"]

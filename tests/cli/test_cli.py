@@ -156,7 +156,13 @@ def test_measured_times_are_written_down_as_what_was_measured(basil, tiny):
         (["run", "tiny.toml", "-s", "learning.model=linear"], "does not suit classification"),
         (["run", "tiny.toml", "-s", "data.task=classify"], "task = 'classify' does not exist"),
         (["run", "tiny.toml", "-s", "ring.nodes=300"], "only 200 samples"),
-        (["run", "tiny.toml", "--device", "abacus"], "--device abacus: it must be auto, cpu or"),
+        (["run", "tiny.toml", "--device", "abacus"], "--device abacus: it must be auto, cpu, cuda"),
+        (["run", "tiny.toml", "--device", "meta"], "--device meta: it must be auto, cpu, cuda"),
+        (["run", "tiny.toml", "--device", "cuda:99"], "--device cuda:99: PyTorch finds"),
+        (
+            ["run", "tiny.toml", "-s", "attack.name=garbage", "-s", "attack.kind=soup"],
+            "attack.kind = 'soup': one of mixed, nan",
+        ),
         (["run", "tiny.toml", "--out", "tiny.toml"], "tiny.toml cannot be written"),
         (["compare", "tiny.toml", "--schemes", "basill"], "did you mean 'basil'?"),
         (["compare", "tiny.toml", "--attacks", "hiden"], "did you mean 'hidden'?"),
@@ -240,7 +246,8 @@ def test_report_writes_a_page_for_a_run(basil, tiny):
     assert {"report.html", "figures"} <= {path.name for path in (tiny / "pages").iterdir()}
     assert "pages/report.html" in answer.out
     summary = json.loads((tiny / "one/here/summary.json").read_text())
-    assert basil("report", "one", "--out", "pages", "--json").json == [summary]
+    found = basil("report", "one", "--out", "pages", "--json").json
+    assert found == [{**summary, "folder": "one/here"}]
 
 
 @pytest.mark.parametrize("nonsense", ["absent", "tiny.toml", "."])

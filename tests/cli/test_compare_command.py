@@ -45,8 +45,9 @@ def test_a_comparison_asked_for_again_computes_nothing_and_prints_the_same(basil
     twice = basil(*words, "--seeds", "0", "0", "--json")  # a case named twice is one case
     assert [case["attack"] for case in twice.json] == ["none", "gaussian"]
 
-    sentence = refused(*words, "-s", "learning.rate=0.5")
-    assert "both/basil-none-seed0 holds a run with another recipe: choose another --out" in sentence
+    for change in ("learning.rate=0.5", "time.step=5"):
+        sentence = refused(*words, "-s", change)
+        assert "both/basil-none-seed0 holds a run with another recipe: choose" in sentence
     assert stamps(tiny / "both") == before
 
 

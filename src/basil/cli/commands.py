@@ -124,7 +124,7 @@ def report(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out else Path(args.folders[0])
     paths = _report(runs, out)
     if args.json:
-        print(json.dumps([run.summary for run in runs]))
+        print(json.dumps([{**(run.summary or {}), "folder": str(run.folder)} for run in runs]))
     else:
         print(as_text(results_table(runs)))
         print(f"\n{paths}")

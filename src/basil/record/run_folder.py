@@ -27,7 +27,7 @@ CHECKPOINT, MODELS = "checkpoint.safetensors", "models.safetensors"
 def create(folder: Path, recipe_text: str, facts: dict[str, Any]) -> None:
     """A new run folder; never one that holds a run already."""
     if (folder / FACTS).exists():
-        hint = "" if (folder / SUMMARY).exists() else f", or basil run --resume {folder}"
+        hint = f", or basil run --resume {folder}" if (folder / CHECKPOINT).exists() else ""
         raise UserError(f"{folder} holds a run already: choose another --out{hint}")
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,125 @@
+"""`import basil`: the public names, and one's own network, loss and data on the ring."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import basil
+from basil.experiment import Experiment, Interrupted, Own
+from basil.recipe import parse
+
+
+def test_public_names() -> None:
+    """What users may rely on; a change here is a change for them."""
+    assert sorted(basil.__all__) == [
+        "Dataset",
+        "Result",
+        "Samples",
+        "UserError",
+        "load_models",
+        "resume",
+        "run",
+    ]
+    assert all(hasattr(basil, name) for name in basil.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        basil.nonsense  # noqa: B018
+
+
+def stripes(n: int, seed: int) -> basil.Samples:
+    """4×4 pictures: class 0 has a bright row, class 1 a bright column."""
+    stream = np.random.default_rng(seed)
+    x = stream.integers(0, 60, (n, 1, 4, 4), dtype=np.uint8)
+    y = np.arange(n) % 2
+    for i, place in enumerate(stream.integers(0, 4, n)):
+        if y[i]:
+            x[i, 0, :, place] = 250
+        else:
+            x[i, 0, place, :] = 250
+    return basil.Samples(x, y)
+
+
+def dataset() -> basil.Dataset:
+    return basil.Dataset(
+        "stripes", stripes(400, 0), stripes(100, 1), 2, ("row", "column"), (60.0,), (80.0,)
+    )
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 8, 2), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten())
+        self.drop = nn.Dropout(0.1)
+        self.head = nn.Linear(72, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.drop(self.body(x)))  # type: ignore[no-any-return]
+
+
+def smoothed(outputs: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=0.1)
+
+
+RECIPE: dict[str, Any] = {
+    "ring": {"nodes": 6, "byzantine": 2},
+    "scheme": {"rounds": 8},
+    "learning": {"batch": 16, "rate": 0.3, "local_steps": 2},
+    "attack": {"name": "gaussian"},
+}
+
+
+def net() -> nn.Module:
+    torch.manual_seed(4)
+    return Net()
+
+
+def test_own_network_loss_and_data(tmp_path: Path) -> None:
+    result = basil.run(RECIPE, model=net(), loss=smoothed, dataset=dataset(), out=tmp_path / "mine")
+    assert result.summary["dataset"] == "stripes"
+    assert result.summary["accuracy"]["worst"] > 0.9  # two of six lie, and stripes are easy
+    # A saved model is the one that was measured.
+    states = result.models()
+    assert len(states) == 4
+    accuracies = []
+    test = dataset().test
+    x = torch.from_numpy((test.x.astype(np.float32) - 60) / 80)
+    for state in states.values():
+        network = Net()
+        missing, unexpected = network.load_state_dict(state, strict=False)
+        assert not unexpected
+        assert [name for name in missing if not name.endswith("num_batches_tracked")] == []
+        network.eval()
+        with torch.no_grad():
+            right = network(x).argmax(1) == torch.from_numpy(test.y)
+        accuracies.append(float(right.float().mean()))
+    assert min(accuracies) == pytest.approx(result.summary["accuracy"]["worst"])
+    assert np.mean(accuracies) == pytest.approx(result.summary["accuracy"]["mean"])
+
+
+def test_own_network_resumes_only_with_itself(tmp_path: Path) -> None:
+    """Dropout and BatchNorm included: the same bits as without the interruption."""
+    own = {"loss": smoothed, "dataset": dataset()}
+    whole = basil.run(RECIPE, model=net(), out=tmp_path / "whole", **own)
+    turns = iter(range(20))
+    with pytest.raises(Interrupted):
+        Experiment(parse(RECIPE), Own(model=net(), **own)).run(
+            tmp_path / "part", stop=lambda: next(turns, None) is None
+        )
+    with pytest.raises(basil.UserError, match="another model"):
+        basil.resume(tmp_path / "part", model=nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), **own)
+    rest = basil.resume(tmp_path / "part", model=net(), **own)
+    assert rest.summary["model_sha256"] == whole.summary["model_sha256"]
+
+
+def test_help_does_not_wait_for_pytorch() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, basil.cli; basil.cli.parser(); print('torch' in sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "False"
