@@ -19,6 +19,7 @@ from basil.engine.timing import Timing
 from basil.errors import UserError
 from basil.learning.batches import draw_batches
 from basil.learning.compute import Compute
+from basil.learning.cuda import compute_for
 from basil.learning.models import MODELS, Loss, cross_entropy, half_squared_error, initialise
 from basil.learning.pool import Batch, Pool
 from basil.learning.schedule import SCHEDULES
@@ -62,7 +63,7 @@ class Experiment:
         self.test = Pool(self.data.test, *means, self.device)
         module = own.model if own.model is not None else self._build(recipe)
         default = half_squared_error if self.data.classes == 0 else cross_entropy
-        self.compute = Compute(
+        self.compute: Compute = compute_for(
             module, own.loss or default, Pool(self.data.train, *means, self.device)
         )
         self.recipe = self._measured(recipe)
@@ -183,7 +184,7 @@ class Experiment:
                 chosen=x0,
                 honest=x0,
                 layout=self.compute.layout,
-                generator=rng.torch_stream(seed, "rehearsal"),
+                generator=rng.torch_stream(seed, "rehearsal", device=self.device),
                 rng=rng.stream(seed, "rehearsal"),
                 state={},
                 shared={},

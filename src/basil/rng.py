@@ -30,6 +30,9 @@ def stream(seed: int, *name: Name) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words.tolist())))
 
 
-def torch_stream(seed: int, *name: Name) -> torch.Generator:
-    """torch's CPU generator for this name: for whole model vectors."""
-    return torch.Generator().manual_seed(key(seed, *name))
+def torch_stream(seed: int, *name: Name, device: torch.device | str = "cpu") -> torch.Generator:
+    """torch's generator for this name: for whole model vectors, on the device where they live.
+
+    (A GPU's generator gives other numbers than the CPU's.)
+    """
+    return torch.Generator(device).manual_seed(key(seed, *name))

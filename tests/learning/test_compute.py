@@ -66,16 +66,17 @@ def test_against_plain_pytorch(name: str) -> None:
     x, y = data.take(torch.arange(40, 60))
     with torch.no_grad():
         expected = nn.functional.cross_entropy(plain(x), y, reduction="none")
-    torch.testing.assert_close(compute.score(trained, [batch(*range(40, 60))])[0], expected)
+    found = compute.score(trained, [batch(*range(40, 60))])[0].wait()
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_request_is_answered_alike_whoever_else_is_asking() -> None:
     compute = Compute(cifar_cnn((3, 32, 32), 10), cross_entropy, pool())
     model = compute.train(compute.initial, [batch(1, 2, 3)], 0.1, 0)
     parts = [batch(*range(i, i + 7)) for i in range(0, 49, 7)]
-    together = compute.score(model, parts)
+    together = [losses.wait() for losses in compute.score(model, parts)]
     compute.train(compute.initial, [batch(5)], 0.1, 0)  # whatever was done in between
-    alone = [compute.score(model, [Batch(part.indices)])[0] for part in parts]
+    alone = [compute.score(model, [Batch(part.indices)])[0].wait() for part in parts]
     assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
 
 
@@ -95,7 +96,7 @@ def test_a_model_that_is_not_finite_scores_infinity(bad: float) -> None:
     compute = Compute(mlp((3, 32, 32), 10), cross_entropy, pool())
     model = compute.initial.clone()
     model[compute.layout.slots[1].start] = bad  # a bias of the first layer
-    assert compute.score(model, [batch(0, 1, 2)])[0].tolist() == [torch.inf] * 3
+    assert compute.score(model, [batch(0, 1, 2)])[0].wait().tolist() == [torch.inf] * 3
 
 
 def test_dropout_draws_from_the_turns_own_stream() -> None:
@@ -107,7 +108,7 @@ def test_dropout_draws_from_the_turns_own_stream() -> None:
     other = compute.train(compute.initial, [batch(0, 1)], 0.1, key=2)
     assert torch.equal(once, again)
     assert not torch.equal(once, other)
-    scores = [compute.score(once, [batch(3, 4)])[0] for _ in range(2)]
+    scores = [compute.score(once, [batch(3, 4)])[0].wait() for _ in range(2)]
     assert torch.equal(*scores)  # no dropout in evaluation
 
 

@@ -76,3 +76,19 @@ def test_schedules() -> None:
     assert [steps(k, 1.0, 9, every=2, factor=0.5) for k in (1, 2, 3, 5)] == [1, 1, 0.5, 0.25]
     for name in SCHEDULES:
         assert all(0 <= SCHEDULES[name](k, 0.1, 20) <= 0.1 for k in range(1, 21))
+
+
+def test_relu_after_pooling_is_relu_before_pooling() -> None:
+    """Values and gradients, bit for bit: the network is the one that the paper describes."""
+    torch.manual_seed(0)
+    ours = cifar_cnn((3, 32, 32), 10)
+    order = [0, 2, 1, 3, 5, 4, *range(6, 12)]
+    papers = nn.Sequential(*(ours[i] for i in order))  # type: ignore[index]
+    assert [type(part).__name__ for part in papers[:3]] == ["Conv2d", "ReLU", "MaxPool2d"]
+    x, y = torch.randn(8, 3, 32, 32), torch.arange(8)
+    gradients = []
+    for network in (ours, papers):
+        loss = nn.functional.cross_entropy(network(x), y)
+        gradients.append(torch.autograd.grad(loss, list(ours.parameters())))
+    assert torch.equal(ours(x), papers(x))
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))

@@ -84,10 +84,12 @@ def test_memory_with_distinct_senders_is_the_queue_of_algorithm_1() -> None:
     assert [e.sender for e in memory.entries] == [2, 3, 4]
 
 
+OWN = torch.full((2,), -1.0)
+
+
 def decide(rule: str, losses: list[list[float]]) -> Choice:
     entries = [Entry(i, 100 - i, torch.full((2,), float(i))) for i in range(len(losses))]
-    candidates = Candidates(entries, torch.tensor(losses), own=torch.full((2,), -1.0))
-    steps = RULES[rule](candidates)
+    steps = RULES[rule](Candidates(entries, torch.tensor(losses), OWN))
     try:
         while True:
             next(steps)
@@ -101,16 +103,44 @@ def test_lowest_loss_is_the_argmin_and_ties_go_to_the_nearest(losses: list[list[
     choice = decide("lowest-loss", losses)
     # The sums of three float32 numbers are exact in float64.
     means = [sum(row) for row in losses]
-    assert choice.selected is not None
-    assert choice.selected.sender == means.index(min(means))
-    assert torch.equal(choice.model, choice.selected.model)
+    best = means.index(min(means))
+    assert int(choice.index) == best
+    assert choice.model.tolist() == [best, best]
+
+
+INF, NAN = float("inf"), float("nan")
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_rule_returns_a_candidate_of_the_right_shape(rule: str) -> None:
-    choice = decide(rule, [[3.0, 1.0], [0.5, 0.2], [9.0, 9.0]])
+@pytest.mark.parametrize(
+    ("losses", "usable"),
+    [
+        ([[3.0, 1.0], [0.5, 0.2], [9.0, 9.0]], {0, 1, 2}),
+        ([[INF, INF], [0.5, 0.2], [NAN, 1.0]], {1}),
+        ([[1.0, -INF], [NAN, NAN], [2.0, 3.0]], {2}),
+    ],
+)
+def test_every_rule_chooses_among_what_is_usable(
+    rule: str, losses: list[list[float]], usable: set[int]
+) -> None:
+    choice = decide(rule, losses)
     assert choice.model.shape == (2,)
-    assert choice.selected is None or choice.selected.sender in (0, 1, 2)
+    assert int(choice.index) in usable
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_with_nothing_usable_a_node_goes_on_from_its_own_model(rule: str) -> None:
+    choice = decide(rule, [[INF, 0.0], [NAN, NAN]])
+    assert torch.equal(choice.model, OWN)
+    assert int(choice.index) == 2
+
+
+def test_no_rule_can_choose_garbage_even_if_it_tries() -> None:
+    entries = [Entry(i, i, torch.full((2,), float(i))) for i in range(2)]
+    candidates = Candidates(entries, torch.tensor([[INF], [1.0]]), OWN)
+    choice = candidates.choose(torch.tensor(0))
+    assert torch.equal(choice.model, OWN)
+    assert candidates.senders[int(choice.index)] is None
 
 
 GARBAGE = st.sampled_from([float("nan"), float("inf"), float("-inf"), 3e38, -3e38])

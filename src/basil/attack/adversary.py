@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from basil import rng
 from basil.attack.view import Attack, View
+from basil.learning.compute import Losses
 from basil.learning.layout import Layout
 from basil.protocol.node import Node
 from basil.protocol.requests import (
@@ -57,7 +57,7 @@ def adversary(
                     yield Pretend(request)
             case Score() if idle:
                 yield Pretend(request)
-                answer = torch.zeros(len(request.batch))
+                answer = Losses(request.model.new_zeros(len(request.batch)))
             case Send(body=Tensor() as honest) if request.round >= start:
                 view = View(
                     node=node.id,
@@ -65,7 +65,9 @@ def adversary(
                     chosen=chosen,
                     honest=honest,
                     layout=layout,
-                    generator=rng.torch_stream(seed, "attack", node.id, request.round),
+                    generator=rng.torch_stream(
+                        seed, "attack", node.id, request.round, device=honest.device
+                    ),
                     rng=rng.stream(seed, "attack", node.id, request.round, "decisions"),
                     state=memory,
                     shared=shared,

@@ -17,10 +17,10 @@ class Crowd:
         self._squares = torch.empty(0, dtype=torch.float64)
 
     def squared_distances(self, models: list[Tensor]) -> Tensor:
-        """‖x_i − x_j‖² for all pairs (float64, on the CPU)."""
+        """‖x_i − x_j‖² for all pairs, in float64."""
         if len(models) != len(self._known):
             self.models = torch.stack(models)
-            self._squares = torch.zeros(len(models), len(models), dtype=torch.float64)
+            self._squares = self.models.new_zeros(len(models), len(models), dtype=torch.float64)
             moved = list(range(len(models)))
         else:
             moved = [i for i, m in enumerate(models) if m is not self._known[i]]
@@ -28,7 +28,7 @@ class Crowd:
                 self.models[i] = models[i]
         self._known = list(models)
         for i in moved:
-            row = (self.models - self.models[i]).square_().sum(1).double().cpu()
+            row = (self.models - self.models[i]).square_().sum(1).double()
             self._squares[i] = row
             self._squares[:, i] = row
         return self._squares

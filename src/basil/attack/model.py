@@ -15,8 +15,8 @@ from basil.table import Table
 @declares()
 def gaussian(view: View, *, std: float = 1.0) -> Tensor:
     """Every parameter drawn from N(0, std²) (§VI-A, Gaussian attack; std = 1)."""
-    noise = torch.randn(view.honest.shape, generator=view.generator)
-    return (std * noise).to(view.honest.device)
+    device = view.honest.device
+    return std * torch.randn(view.honest.shape, generator=view.generator, device=device)
 
 
 @declares(trains=True)
@@ -55,12 +55,11 @@ def hidden(view: View, *, coordinate: int = -1) -> Tensor:
     # r_j² = ‖x̂ − x_j‖² = Σ_i d_ij² / r − Σ_ij d_ij² / 2r², which needs no pass over the models.
     to_mean = squares.mean(1) - squares.sum() / (2 * r * r)
     # ‖x̂ − x_j + γ e_c‖² = γ² + 2 γ u_j + r_j² ≤ max d²: the positive root, smallest over j.
-    u = (mean[coordinate] - crowd.models[:, coordinate]).double().cpu()
+    u = (mean[coordinate] - crowd.models[:, coordinate]).double()
     room = (squares.max() - to_mean).clamp(min=0)
     shift = (-u + (u.square() + room).sqrt()).min()
-    model = mean.clone()
-    model[coordinate] += float(shift)
-    return model
+    mean[coordinate] += shift.float()
+    return mean
 
 
 @declares(trains=True)
@@ -95,10 +94,9 @@ def garbage(view: View, *, kind: str = "mixed") -> Tensor:
     if kind != "mixed":
         return model.fill_(values[kind])
     value = values[str(view.rng.choice(list(values)))]
-    where = torch.rand(model.shape, generator=view.generator) < 0.1
+    where = torch.rand(model.shape, generator=view.generator, device=model.device) < 0.1
     where[int(view.rng.integers(len(model)))] = True
-    model[where.to(model.device)] = value
-    return model
+    return torch.where(where, value, model)
 
 
 ATTACKS: Table[Attack] = Table(

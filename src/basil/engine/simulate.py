@@ -12,7 +12,7 @@ the same way every time, also when it is taken up again from a checkpoint.
 import heapq
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Protocol as Interface
 from torch import Tensor
 
 from basil.engine.timing import Timing, size_of
-from basil.learning.compute import Compute
+from basil.learning.compute import Compute, Losses
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
@@ -113,6 +113,13 @@ class Simulator:
 
     def run(self) -> bool:
         """To the end (True), or until the observer stops it (False)."""
+        return all(self.instants())
+
+    def instants(self) -> Iterator[bool]:
+        """One instant after the other; False, and no more, once the observer stops the run.
+
+        Several simulators can share a device by turns: none of them waits for it.
+        """
         if not self._heap:
             for process in self.processes.values():
                 process.away = self._leaves(process.node, 1)
@@ -128,10 +135,11 @@ class Simulator:
             if self._finished_a_round:
                 self._finished_a_round = False
                 if not self.observer.instant(self):
-                    return False
+                    yield False
+                    return
+            yield True
         for process in self.processes.values():
             self._count(process)
-        return True
 
     def _at(self, time: float, kind: int, node: int, act: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (time, kind, node, next(self._number), act))
@@ -250,7 +258,7 @@ class Simulator:
                 process.uncounted["evaluations"] += 1
                 self._end(process, job, answer)
 
-    def _end(self, process: Process, job: Score | Train, answer: Tensor | None) -> None:
+    def _end(self, process: Process, job: Score | Train, answer: Tensor | Losses | None) -> None:
         later = self.now + self.timing.compute(job)
         self._at(later, ENDS, process.node, lambda: self._resume(process, answer))
 

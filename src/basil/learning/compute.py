@@ -1,4 +1,4 @@
-"""The two things that cost time: scoring a model and training it.
+"""The two things that cost time: scoring a model and training it.  Plain path: CPU, and reference.
 
 Flat vectors in, flat vectors out.  One network object serves all nodes: its parameters are views
 into one working vector, so that "load model j" is a single copy.
@@ -6,7 +6,7 @@ into one working vector, so that "load model j" is a single copy.
 Arithmetic is by request: a batch is always computed as a whole and by itself, never joined with
 another node's or cut into pieces.  (The last bits of a matrix product depend on its shape.)  So the
 answer to a request does not depend on who else is asking: one simulated ring, a pool of processes
-and peers on a network agree bit for bit on a CPU with one thread.
+and peers on a network agree bit for bit on a CPU with one thread.  `cuda.py` has the path for GPUs.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,22 @@ from basil.learning.layout import Layout, layout_of
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
 
-TEST_CHUNK = 200  # about what a core’s cache holds
+CPU_CHUNK, GPU_CHUNK = 200, 2000  # test samples at a time: about what a cache holds; enough to fill
+
+
+class Losses:
+    """The losses of one model on one batch, perhaps still on their way.
+
+    Whoever needs the numbers calls `wait`; until then nobody does.
+    """
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def wait(self) -> Tensor:
+        return self._tensor
 
 
 class Compute:
@@ -35,10 +50,11 @@ class Compute:
         self._vector = self.initial.clone()
         self._bind()
         self._parameters = [p for p in self.network.parameters() if p.requires_grad]
-        self._random = any(
+        self.random = any(
             isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
             for part in self.network.modules()
         )
+        self._training = True
         self._probe()
 
     def _bind(self) -> None:
@@ -48,45 +64,49 @@ class Compute:
         for name, view in views.items():
             state[name].data = view
 
-    def _load(self, model: Tensor) -> None:
+    def _load(self, model: Tensor, training: bool) -> None:
         self._vector.copy_(model)
+        if training != self._training:
+            self.network.train(training)
+            self._training = training
 
     def _probe(self) -> None:
         """A loss must be one number a sample: a mean over the batch would hide its spread."""
-        with torch.no_grad():
-            self.network.eval()
-            x, y = self.pool.take(slice(0, 2))
-            try:
+        self._load(self.initial, training=False)
+        x, y = self.pool.take(slice(0, 2))
+        try:
+            with torch.no_grad():
                 losses = self.loss(self.network(x), y)
-            except (RuntimeError, ValueError, IndexError) as error:
-                raise UserError(
-                    f"model: it cannot be applied to this data set's samples of shape"
-                    f" {tuple(x.shape[1:])}: {str(error).splitlines()[0]}"
-                ) from error
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise UserError(
+                f"model: it cannot be applied to this data set's samples of shape"
+                f" {tuple(x.shape[1:])}: {str(error).splitlines()[0]}"
+            ) from error
         if losses.shape != (len(x),):
             raise UserError(
                 f"loss: it must return one number for each sample, so a vector of {len(x)} for"
                 f" {len(x)} samples, not shape {tuple(losses.shape)}; use reduction='none'"
             )
 
-    def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Tensor]:
+    def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
         """Per-sample losses of one model on several batches (+inf if the model is not finite)."""
-        if not bool(model.isfinite().all()):
-            return [torch.full((len(batch),), torch.inf) for batch in batches]
-        self._load(model)
-        self.network.eval()
+        self._load(model, training=False)
+        sane = model.isfinite().all()
+        answers = []
         with torch.no_grad():
-            pairs = [self.pool.inputs(batch) for batch in batches]
-            return [self.loss(self.network(x), y) for x, y in pairs]
+            for batch in batches:
+                x, y = self.pool.inputs(batch)
+                answers.append(Losses(torch.where(sane, self.loss(self.network(x), y), torch.inf)))
+        return answers
 
     def train(self, model: Tensor, batches: Sequence[Batch], rate: float, key: int) -> Tensor:
         """One SGD step for each batch: x ← x − rate · ∇ mean loss(x), eq. (2)."""
-        self._load(model)
-        self.network.train()
-        if not self._random:
+        self._load(model, training=True)
+        if not self.random:
             self._steps(batches, rate)
         else:  # dropout draws from torch's global state: lend it this turn's stream
-            with torch.random.fork_rng(devices=[]):
+            devices = [self.device] if self.device.type == "cuda" else []
+            with torch.random.fork_rng(devices=devices):
                 torch.manual_seed(key)
                 self._steps(batches, rate)
         return self._vector.clone()
@@ -101,17 +121,21 @@ class Compute:
                     if gradient is not None:
                         parameter.sub_(gradient, alpha=rate)
 
-    def test(self, model: Tensor, pool: Pool, samples: int) -> tuple[float, float]:
-        """Mean loss and accuracy (nan for regression) on the first samples of a pool."""
-        self._load(model)
-        self.network.eval()
-        loss, right = 0.0, 0
+    def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> list[tuple[float, float]]:
+        """Mean loss and accuracy (nan for regression) of each model on a pool's first samples."""
+        chunk = GPU_CHUNK if self.device.type == "cuda" else CPU_CHUNK
+        losses = torch.zeros(len(models), dtype=torch.float64, device=self.device)
+        right = torch.zeros_like(losses)
+        classifies = True
         with torch.no_grad():
-            for start in range(0, samples, TEST_CHUNK):
-                x, y = pool.take(slice(start, min(start + TEST_CHUNK, samples)))
-                outputs = self.network(x)
-                loss += float(self.loss(outputs, y).sum(dtype=torch.float64))
-                if outputs.ndim == 2:
-                    right += int((outputs.argmax(1) == y).sum())
-        accuracy = right / samples if outputs.ndim == 2 else float("nan")
-        return loss / samples, accuracy
+            for start in range(0, samples, chunk):
+                x, y = pool.take(slice(start, min(start + chunk, samples)))
+                for i, model in enumerate(models):
+                    self._load(model, training=False)
+                    outputs = self.network(x)
+                    losses[i] += self.loss(outputs, y).sum(dtype=torch.float64)
+                    classifies = outputs.ndim == 2
+                    if classifies:
+                        right[i] += (outputs.argmax(1) == y).sum()
+        accuracy = (right / samples).tolist() if classifies else [float("nan")] * len(models)
+        return list(zip((losses / samples).tolist(), accuracy, strict=True))

@@ -31,16 +31,20 @@ def mlp(shape: Shape, classes: int, *, hidden: int = 100) -> nn.Module:
 
 
 def cifar_cnn(shape: Shape, classes: int) -> nn.Module:
-    """Two convolutions and three fully connected layers: the paper's CIFAR network (Table II)."""
+    """Two convolutions and three fully connected layers: the paper's CIFAR network (Table II).
+
+    ReLU follows the pooling, which is the same function as the other way round (both are monotone)
+    on a ninth and a sixteenth of the values.
+    """
     if shape != (3, 32, 32):
         raise UserError(f"model cifar-cnn takes images of 3×32×32, not {'×'.join(map(str, shape))}")
     return nn.Sequential(
         nn.Conv2d(3, 16, 3),
-        nn.ReLU(),
         nn.MaxPool2d(3, 3),
-        nn.Conv2d(16, 64, 4),
         nn.ReLU(),
+        nn.Conv2d(16, 64, 4),
         nn.MaxPool2d(4, 4),
+        nn.ReLU(),
         nn.Flatten(),
         nn.Linear(64, 384),
         nn.ReLU(),

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from basil.learning.pool import Batch
 from basil.protocol.memory import INITIAL, Entry, Memory
 from basil.protocol.node import Node
 from basil.protocol.requests import (
@@ -21,7 +22,7 @@ from basil.protocol.requests import (
     Send,
     Train,
 )
-from basil.protocol.rules import Candidates, Choice
+from basil.protocol.rules import Candidates, newest
 from basil.protocol.turns import Watch
 
 
@@ -53,6 +54,7 @@ class RingMember:
         self.node = node
         self.ring = node.ring
         self.scores = scores
+        self._rule = node.rule if scores else newest
         self.predecessors = frozenset(self.ring.behind(node.id, node.reach))
         self.successors = self.ring.ahead(node.id, node.reach)
         self.memory = Memory(node.connectivity)
@@ -88,9 +90,11 @@ class RingMember:
                 break
             yield from self._take_in(arrival, step, batches)
 
-        choice = yield from self._choose(k, batches)  # line 10: eq. (3)
+        candidates = yield from self._scored(k, batches)
+        choice = yield from self._rule(candidates)  # line 10: eq. (3)
+        self.rule_state = choice.state
         self.model = yield Train(choice.model, batches, self.node.rate(k), self.node.key(k))
-        yield Record(k, self.model, _sender(choice))
+        yield Record(k, self.model, candidates.senders, choice.index)
         now = yield Send(self.successors, k, self.model)  # line 14
         self.watch.hear(step, now)
         self.round, self.turned = k + 1, k
@@ -100,7 +104,7 @@ class RingMember:
         return self.ring.step(arrival.round, arrival.sender)
 
     def _take_in(
-        self, arrival: Arrival, my_step: int, batches: tuple[Any, ...]
+        self, arrival: Arrival, my_step: int, batches: tuple[Batch, ...]
     ) -> Generator[Request, Any, None]:
         """Line 16, with what an honest node must refuse.
 
@@ -124,22 +128,18 @@ class RingMember:
         self.memory.insert(entry)
         self.watch.hear(step, arrival.time)
 
-    def _choose(self, k: int, batches: tuple[Any, ...]) -> Generator[Request, Any, Choice]:
-        """Apply the selection rule to what is stored; with nothing usable, go on from one's own."""
+    def _scored(self, k: int, batches: tuple[Batch, ...]) -> Generator[Request, Any, Candidates]:
+        """What is stored, with its losses on this round's batch."""
         entries = self.memory.nearest_first()
-        if not self.scores:
-            return Choice(entries[0].model, entries[0])
-        for entry in entries:
-            if entry.scored_in != k:  # x⁰, or a model of an earlier lap whose sender fell silent
-                entry.losses = yield Score(entry.model, batches[0])
-                entry.scored_in = k
-        usable = [e for e in entries if e.losses is not None and bool(e.losses.isfinite().all())]
-        if not usable:
-            return Choice(self.model, None)
-        losses = torch.stack([e.losses for e in usable if e.losses is not None])
-        choice = yield from self.node.rule(Candidates(usable, losses, self.model, self.rule_state))
-        self.rule_state = choice.state
-        return choice
+        if self.scores:
+            for entry in entries:
+                if entry.scored_in != k:  # x⁰, or a model of an earlier lap: its sender fell silent
+                    entry.losses = yield Score(entry.model, batches[0])
+                    entry.scored_in = k
+            losses = torch.stack([e.losses.wait() for e in entries if e.losses is not None])
+        else:
+            losses = torch.zeros(len(entries), 1)
+        return Candidates(entries, losses, self.model, self.rule_state)
 
     def _serve(self, returned: int) -> Generator[Request, Any, None]:
         """Appendix C: send one's last model to a successor that has returned (once a round)."""
@@ -181,10 +181,3 @@ class RingMember:
         self.served = {int(node): k for node, k in state["served"].items()}
         self.rule_state = state["rule"]
         self.watch.step, self.watch.time = state["heard"]
-
-
-def _sender(choice: Choice) -> int | None:
-    """Whose model was chosen; None for x⁰ and for the node's own."""
-    if choice.selected is None or choice.selected.sender == INITIAL:
-        return None
-    return choice.selected.sender

@@ -5,6 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
+from basil.learning.compute import Losses
+
 INITIAL = -1  # the "sender" of x⁰
 
 
@@ -15,7 +17,7 @@ class Entry:
     sender: int
     step: int
     model: Tensor
-    losses: Tensor | None = None
+    losses: Losses | None = None
     scored_in: int = 0  # the round whose batch the losses belong to
 
 
@@ -41,7 +43,18 @@ class Memory:
         return sorted(self.entries, key=lambda entry: -entry.step)
 
     def state(self) -> list[dict[str, Any]]:
-        return [{name: getattr(entry, name) for name in Entry.__slots__} for entry in self.entries]
+        return [
+            {
+                "sender": entry.sender,
+                "step": entry.step,
+                "model": entry.model,
+                "losses": None if entry.losses is None else entry.losses.wait(),
+                "scored_in": entry.scored_in,
+            }
+            for entry in self.entries
+        ]
 
     def restore(self, state: list[dict[str, Any]]) -> None:
         self.entries = [Entry(**fields) for fields in state]
+        for entry, fields in zip(self.entries, state, strict=True):
+            entry.losses = None if fields["losses"] is None else Losses(fields["losses"])

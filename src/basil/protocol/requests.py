@@ -60,8 +60,8 @@ class Receive:
 class Score:
     """Loss of a model for each sample of a batch.
 
-    Answer: a vector of losses; +inf throughout if the model holds a value that is not finite, so
-    that no selection rule has to look for such values itself.
+    Answer: `Losses`, a promise of a vector; +inf throughout if the model holds a value that is not
+    finite, so that no selection rule has to look for such values itself.
     """
 
     model: Tensor
@@ -83,11 +83,20 @@ class Train:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """A node has finished a round.  `chosen`: whose model it went on from (None: its own or x⁰)."""
+    """A node has finished a round.
+
+    It went on from the model of senders[selected]; None is its own, or x⁰.  On a GPU `selected` may
+    not be known yet: whoever asks for `chosen` waits for it.
+    """
 
     round: int
     model: Tensor
-    chosen: int | None
+    senders: tuple[int | None, ...]
+    selected: Tensor
+
+    @property
+    def chosen(self) -> int | None:
+        return self.senders[int(self.selected)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,19 +1,23 @@
 """Selection rules: from which of the stored models a node goes on.
 
 A rule is a generator over the requests, so it may ask for further scores; most need none.  It sees
-the usable candidates (a model with a value or a loss that is not finite never gets this far), the
-node's own last model and the rule's private state, and returns a `Choice`: the model to train from,
-which may be a combination; the candidate that counts as selected; and the new state.
+the candidates with their losses on this round's batch, the node's own last model and the rule's
+private state, and answers with a `Choice`.
+
+Rules are written in tensor operations and never look at a value: on a GPU the losses may still be
+on their way when a rule runs, and the index that it returns stays there.
 """
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from basil.protocol.memory import Entry
+from basil.learning.compute import Losses
+from basil.protocol.memory import INITIAL, Entry
 from basil.protocol.requests import Score
 from basil.table import Table
 
@@ -23,21 +27,52 @@ class Candidates:
     """What a rule may look at."""
 
     entries: list[Entry]  # nearest predecessor first
-    losses: Tensor  # [candidate, sample], on this round's batch
+    losses: Tensor  # [candidate, sample]
     own: Tensor  # the node's own last model
     state: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def means(self) -> Tensor:
+        """Mean loss of each candidate, then of the node's own model.
+
+        A candidate with a value or a loss that is not finite has +inf.  The own model has not been
+        scored; it stands last with the largest number, so that it is the lowest only where every
+        candidate is garbage.
+        """
+        means = self.losses.mean(1, dtype=torch.float64)
+        means = torch.where(means.isfinite(), means, torch.inf)
+        return torch.cat([means, means.new_full((1,), torch.finfo(torch.float64).max)])
+
+    def choose(self, index: Tensor, state: dict[str, Any] | None = None) -> "Choice":
+        """Go on from the candidate with this index (the last: one's own); never from garbage."""
+        last = len(self.entries)
+        if index.is_cuda:  # stay on the device
+            index = torch.where(self.means[index].isinf(), last, index)
+            models = torch.stack([*(entry.model for entry in self.entries), self.own])
+            return Choice(models.index_select(0, index.view(1)).view(-1), index, state or {})
+        which = int(index)
+        if which == last or self.means[which].isinf():
+            return Choice(self.own, torch.tensor(last), state or {})
+        return Choice(self.entries[which].model, index, state or {})
+
+    @property
+    def senders(self) -> tuple[int | None, ...]:
+        """Who sent each candidate; None for x⁰ and for one's own."""
+        return (*(None if e.sender == INITIAL else e.sender for e in self.entries), None)
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What a rule decided."""
+    """The model to train from, which may be a combination; the index of the candidate that counts
+    as selected; the rule's new state.
+    """
 
     model: Tensor
-    selected: Entry | None  # None: the node's own last model
+    index: Tensor
     state: dict[str, Any] = field(default_factory=dict)
 
 
-Deliberation: TypeAlias = Generator[Score, Tensor, Choice]
+Deliberation: TypeAlias = Generator[Score, Losses, Choice]
 Rule: TypeAlias = Callable[[Candidates], Deliberation]
 
 
@@ -47,15 +82,13 @@ def lowest_loss(candidates: Candidates) -> Deliberation:
     A tie goes to the nearest predecessor, whose model has seen the most updates.
     """
     yield from ()
-    means = candidates.losses.mean(1, dtype=torch.float64)
-    best = candidates.entries[int(means.argmin())]
-    return Choice(best.model, best)
+    return candidates.choose(candidates.means.argmin())
 
 
 def newest(candidates: Candidates) -> Deliberation:
     """The nearest predecessor's model whatever its loss: no defence beyond refusing garbage."""
     yield from ()
-    return Choice(candidates.entries[0].model, candidates.entries[0])
+    return candidates.choose(candidates.means.isinf().int().argmin())
 
 
 RULES: Table[Callable[..., Deliberation]] = Table(

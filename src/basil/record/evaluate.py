@@ -18,14 +18,11 @@ def evaluate(
     Models that several nodes share are evaluated once.  Accuracy is None for regression; a loss
     that is not finite is None too, since JSON has no infinity.
     """
-    results: dict[int, tuple[float, float]] = {}
-    order = []
-    for model in models:
-        order.append(id(model))
-        if id(model) not in results:
-            results[id(model)] = compute.test(model, test, samples)
-    losses = [results[i][0] for i in order]
-    accuracies = [results[i][1] for i in order]
+    models = list(models)
+    distinct = {id(model): model for model in models}
+    results = compute.test(list(distinct.values()), test, samples)
+    of = dict(zip(distinct, results, strict=True))
+    losses, accuracies = (list(v) for v in zip(*(of[id(model)] for model in models), strict=True))
     return {
         "accuracy": {"worst": _finite(min(accuracies)), "mean": _finite(_mean(accuracies))},
         "loss": {"worst": _finite(max(losses)), "mean": _finite(_mean(losses))},

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from basil.learning.compute import Compute
@@ -77,6 +78,7 @@ class Recorder:
         self.time = 0.0  # virtual, of the last turn
         self.counts: Counter[str] = Counter()
         self.last: dict[str, Any] = {}  # the newest line of metrics.jsonl
+        self._unread: list[tuple[int, int, tuple[int | None, ...], Tensor]] = []
         self._seconds = 0.0  # spent before this process took the run up
         self._started = self._saved = time.monotonic()
 
@@ -103,21 +105,30 @@ class Recorder:
             self._end_round()
             self.round = record.round
         self.time = now
-        liar = node in self.byzantine
-        chosen = "" if record.chosen is None else record.chosen
-        self._selections.write(f"{record.round},{node},{chosen},{int(liar)}\n")
-        if liar:
+        self._unread.append((record.round, node, record.senders, record.selected))
+        if node in self.byzantine:
             return
         self.models[node] = record.model
         self.counts["turns"] += 1
-        if record.chosen is not None:
-            self.counts["byzantine"] += record.chosen in self.byzantine
-            self.counts["nearest"] += self.ring.distance(record.chosen, node) == 1
         if self.progress:
             accuracy = self.last.get("accuracy", {}).get("worst")
             self.progress(Progress(self.round, self.rounds, self.counts["turns"], accuracy))
 
+    def _read_selections(self) -> None:
+        """Write down who chose whom: read once a round, so that a GPU need not wait every turn."""
+        if not self._unread:
+            return
+        on_device = torch.stack([selected.to(self.compute.device) for *_, selected in self._unread])
+        for (k, node, senders, _), index in zip(self._unread, on_device.tolist(), strict=True):
+            chosen, liar = senders[index], node in self.byzantine
+            self._selections.write(f"{k},{node},{'' if chosen is None else chosen},{int(liar)}\n")
+            if chosen is not None and not liar:
+                self.counts["byzantine"] += chosen in self.byzantine
+                self.counts["nearest"] += self.ring.distance(chosen, node) == 1
+        self._unread.clear()
+
     def _end_round(self) -> None:
+        self._read_selections()
         due = self.round % self.every == 0 or self.round == self.rounds
         if due and self.evaluated < self.round:
             self._evaluate()
@@ -145,6 +156,7 @@ class Recorder:
         self._end_round()
 
     def save(self, engine: Snapshots) -> None:
+        self._read_selections()
         self._metrics.flush()
         self._selections.flush()
         mine = {

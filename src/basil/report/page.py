@@ -146,8 +146,9 @@ def _common_settings(runs: list[Run]) -> list[tuple[str, str]]:
 
 
 def _pictured(found: list[Case]) -> list[Case]:
-    """At most a dozen, and none of schemes that do not choose."""
-    return [case for case in found if len(case.runs[0].selections)][:MOST_RINGS]
+    """At most a dozen, none of schemes that do not choose; first those where somebody lies."""
+    chose = [case for case in found if len(case.runs[0].selections)]
+    return sorted(chose, key=lambda case: not case.runs[0].byzantine)[:MOST_RINGS]
 
 
 def _ring(case: Case, figures: _Figures, place: int) -> dict[str, Any]:
