@@ -14,7 +14,7 @@ from torch import nn
 from basil import data, rng
 from basil.attack import ATTACKS, View, adversary
 from basil.data import PARTITIONS, Dataset
-from basil.engine.simulate import Absence, Simulator
+from basil.engine.simulate import Absence, Observer, Simulator
 from basil.engine.timing import Timing
 from basil.errors import UserError
 from basil.learning.batches import draw_batches
@@ -25,7 +25,7 @@ from basil.learning.pool import Batch, Pool
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
-from basil.protocol.rules import RULES
+from basil.protocol.rules import RULES, Rule
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import MEASURED, NO_ATTACK, Recipe, parse, to_toml, with_timing
 from basil.record import checkpoint, run_folder
@@ -50,7 +50,9 @@ class Own:
 class Experiment:
     """A recipe, assembled: every node with its place, its data and its role."""
 
-    def __init__(self, recipe: Recipe, own: Own | None = None, device: str = "auto") -> None:
+    def __init__(
+        self, recipe: Recipe, own: Own | None = None, device: str = "auto", **speed: bool
+    ) -> None:
         own = own or Own()
         self.device = choose_device(device)
         self.data = own.dataset or data.load(
@@ -64,10 +66,14 @@ class Experiment:
         module = own.model if own.model is not None else self._build(recipe)
         default = half_squared_error if self.data.classes == 0 else cross_entropy
         self.compute: Compute = compute_for(
-            module, own.loss or default, Pool(self.data.train, *means, self.device)
+            module, own.loss or default, Pool(self.data.train, *means, self.device), **speed
         )
         self.recipe = self._measured(recipe)
         self.colluders: dict[str, Any] = {}
+        self.schedule: Callable[[int, float, int], float] = partial(
+            SCHEDULES[recipe.learning.schedule], **_options_of(recipe, SCHEDULES, "schedule")
+        )
+        self.rule: Rule = partial(RULES[recipe.scheme.rule], **_options_of(recipe, RULES, "rule"))
         time = self.recipe.time
         assert not isinstance(time.forward, str)
         assert not isinstance(time.step, str)
@@ -109,7 +115,7 @@ class Experiment:
             if forward == MEASURED:
                 forward = _seconds(lambda: self.compute.score(model, [batch]))
             if step == MEASURED:
-                step = _seconds(lambda: self.compute.train(model, [batch], 0.0, 0))
+                step = _seconds(lambda: self.compute.train(model, [batch], 0.0, lambda: 0))
         assert not isinstance(forward, str)
         assert not isinstance(step, str)
         return with_timing(recipe, forward, step)
@@ -131,9 +137,7 @@ class Experiment:
         )
 
     def _rate(self, k: int) -> float:
-        schedule = SCHEDULES[self.recipe.learning.schedule]
-        options = _options_of(self.recipe, SCHEDULES, "schedule")
-        return float(schedule(k, self.recipe.learning.rate, self.recipe.scheme.rounds, **options))
+        return float(self.schedule(k, self.recipe.learning.rate, self.recipe.scheme.rounds))
 
     def start(
         self, node: int, now: float, state: dict[str, Any] | None, rejoin_round: int | None
@@ -141,7 +145,6 @@ class Experiment:
         """The protocol of one node, honest or not."""
         recipe, seed = self.recipe, self.recipe.seed
         scheme = partial(SCHEMES[recipe.scheme.name], **_options_of(recipe, SCHEMES, "name"))
-        rule = partial(RULES[recipe.scheme.rule], **_options_of(recipe, RULES, "rule"))
         place = Node(
             id=node,
             ring=self.ring,
@@ -152,7 +155,7 @@ class Experiment:
             draw=partial(self._draw, node),
             rate=self._rate,
             key=lambda k: rng.key(seed, "node", node, "round", k, "training"),
-            rule=rule,
+            rule=self.rule,
             patience=self.patience,
             score_on_arrival=recipe.scheme.scoring == "arrival",
             start=now,
@@ -203,6 +206,17 @@ class Experiment:
             "classes": self.data.classes,
         }
 
+    def simulator(self, observer: Observer) -> Simulator:
+        """All nodes of this experiment, ready to run."""
+        return Simulator(
+            {node: node in self.byzantine for node in range(self.recipe.ring.nodes)},
+            self.start,
+            self.compute,
+            self.timing,
+            observer,
+            tuple(Absence(e.node, e.leaves, e.returns) for e in self.recipe.ring.events),
+        )
+
     def run(
         self,
         folder: Path,
@@ -228,14 +242,7 @@ class Experiment:
             progress=progress,
             stop=stop,
         )
-        simulator = Simulator(
-            {node: node in self.byzantine for node in range(recipe.ring.nodes)},
-            self.start,
-            self.compute,
-            self.timing,
-            recorder,
-            tuple(Absence(e.node, e.leaves, e.returns) for e in recipe.ring.events),
-        )
+        simulator = self.simulator(recorder)
         if resume:
             saved = checkpoint.load(folder / run_folder.CHECKPOINT, self.device)
             recorder.restore(saved["recorder"])
@@ -271,12 +278,12 @@ class Experiment:
                 "nearest": counts["nearest"] / turns,
             },
             "messages": {
-                "count": simulator.counts["messages"],
-                "bytes": simulator.counts["bytes"],
+                "count": simulator.done.messages,
+                "bytes": simulator.done.bytes,
             },
             "work": {
-                "evaluations": simulator.counts["evaluations"],
-                "steps": simulator.counts["steps"],
+                "evaluations": simulator.done.evaluations,
+                "steps": simulator.done.steps,
             },
             "seconds": round(recorder.seconds, 3),
             "virtual_seconds": recorder.time,

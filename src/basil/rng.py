@@ -26,8 +26,8 @@ def key(seed: int, *name: Name) -> int:
 
 def stream(seed: int, *name: Name) -> np.random.Generator:
     """numpy's generator for this name."""
-    words = np.frombuffer(digest(seed, *name), dtype=np.uint32)
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words.tolist())))
+    entropy = int.from_bytes(digest(seed, *name), "little")
+    return np.random.Generator(np.random.PCG64(entropy))
 
 
 def torch_stream(seed: int, *name: Name, device: torch.device | str = "cpu") -> torch.Generator:

@@ -219,7 +219,7 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
             case Score():
                 answer = compute.score(request.model, [request.batch])[0]
             case Train():
-                answer = compute.train(request.model, request.batches, request.rate, 0)
+                answer = compute.train(request.model, request.batches, request.rate, request.key)
             case Receive():
                 answer = Missing(request.until)
             case Send():

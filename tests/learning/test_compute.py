@@ -50,7 +50,7 @@ def test_against_plain_pytorch(name: str) -> None:
     data = pool()
     compute = Compute(module, cross_entropy, data)
     batches = [batch(*range(20)), batch(*range(20, 40))]
-    trained = compute.train(compute.initial, batches, 0.05, key=0)
+    trained = compute.train(compute.initial, batches, 0.05, key=lambda: 0)
 
     optimiser = torch.optim.SGD([p for p in plain.parameters() if p.requires_grad], lr=0.05)
     plain.train()
@@ -72,10 +72,10 @@ def test_against_plain_pytorch(name: str) -> None:
 
 def test_a_request_is_answered_alike_whoever_else_is_asking() -> None:
     compute = Compute(cifar_cnn((3, 32, 32), 10), cross_entropy, pool())
-    model = compute.train(compute.initial, [batch(1, 2, 3)], 0.1, 0)
+    model = compute.train(compute.initial, [batch(1, 2, 3)], 0.1, lambda: 0)
     parts = [batch(*range(i, i + 7)) for i in range(0, 49, 7)]
     together = [losses.wait() for losses in compute.score(model, parts)]
-    compute.train(compute.initial, [batch(5)], 0.1, 0)  # whatever was done in between
+    compute.train(compute.initial, [batch(5)], 0.1, lambda: 0)  # whatever was done in between
     alone = [compute.score(model, [Batch(part.indices)])[0].wait() for part in parts]
     assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
 
@@ -83,9 +83,9 @@ def test_a_request_is_answered_alike_whoever_else_is_asking() -> None:
 def test_training_leaves_its_input_alone() -> None:
     compute = Compute(mlp((3, 32, 32), 10), cross_entropy, pool())
     before = compute.initial.clone()
-    first = compute.train(compute.initial, [batch(0, 1)], 0.1, 0)
+    first = compute.train(compute.initial, [batch(0, 1)], 0.1, lambda: 0)
     kept = first.clone()
-    compute.train(first, [batch(2, 3)], 0.1, 0)
+    compute.train(first, [batch(2, 3)], 0.1, lambda: 0)
     assert torch.equal(compute.initial, before)
     assert torch.equal(first, kept)
 
@@ -102,10 +102,10 @@ def test_a_model_that_is_not_finite_scores_infinity(bad: float) -> None:
 def test_dropout_draws_from_the_turns_own_stream() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(3072, 30), nn.Dropout(0.5), nn.Linear(30, 10))
     compute = Compute(module, cross_entropy, pool())
-    once = compute.train(compute.initial, [batch(0, 1)], 0.1, key=1)
+    once = compute.train(compute.initial, [batch(0, 1)], 0.1, key=lambda: 1)
     torch.manual_seed(99)
-    again = compute.train(compute.initial, [batch(0, 1)], 0.1, key=1)
-    other = compute.train(compute.initial, [batch(0, 1)], 0.1, key=2)
+    again = compute.train(compute.initial, [batch(0, 1)], 0.1, key=lambda: 1)
+    other = compute.train(compute.initial, [batch(0, 1)], 0.1, key=lambda: 2)
     assert torch.equal(once, again)
     assert not torch.equal(once, other)
     scores = [compute.score(once, [batch(3, 4)])[0].wait() for _ in range(2)]

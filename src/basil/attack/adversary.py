@@ -6,20 +6,25 @@ is visited in its turn like the others (Algorithm 1, line 13).
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from basil import rng
 from basil.attack.view import Attack, View
 from basil.learning.compute import Losses
 from basil.learning.layout import Layout
+from basil.learning.pool import Batch
 from basil.protocol.node import Node
 from basil.protocol.requests import (
+    Arrival,
     Checkpoint,
     Observe,
     Pretend,
     Protocol,
+    Receive,
     Score,
     Send,
     Train,
@@ -57,7 +62,12 @@ def adversary(
                     yield Pretend(request)
             case Score() if idle:
                 yield Pretend(request)
-                answer = Losses(request.model.new_zeros(len(request.batch)))
+                answer = _no_losses(request.batch)
+            case Receive(score_on=Batch() as batch) if idle:
+                answer = yield Receive(request.until)
+                if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
+                    yield Pretend(Score(answer.body, batch))
+                    answer = replace(answer, losses=_no_losses(batch))
             case Send(body=Tensor() as honest) if request.round >= start:
                 view = View(
                     node=node.id,
@@ -80,7 +90,18 @@ def adversary(
                     answer = yield replace(request, body=lie)
             case Checkpoint():
                 k = request.round
-                state = {"round": k, "chosen": chosen, "attack": dict(memory)}
-                answer = yield Checkpoint(k, {**state, "honest": request.state})
+                state = partial(_state, k, chosen, memory.copy(), request.state)
+                answer = yield Checkpoint(k, state)
             case _:
                 answer = yield request
+
+
+def _no_losses(batch: Batch) -> Losses:
+    """A node that will lie anyway does not compare.  (On the CPU, whatever the device: free.)"""
+    return Losses(torch.zeros(len(batch)))
+
+
+def _state(
+    k: int, chosen: Tensor, memory: dict[str, Any], honest: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    return {"round": k, "chosen": chosen, "attack": memory, "honest": honest()}

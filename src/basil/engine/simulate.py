@@ -11,9 +11,9 @@ the same way every time, also when it is taken up again from a checkpoint.
 
 import heapq
 import itertools
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 from typing import Protocol as Interface
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from basil.engine.timing import Timing, size_of
 from basil.learning.compute import Compute, Losses
+from basil.learning.pool import Batch
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
@@ -63,6 +64,22 @@ Start = Callable[[int, float, dict[str, Any] | None, int | None], Protocol]
 """Make a node's protocol: node, time, its last checkpoint, the round in which it rejoins."""
 
 
+@dataclass(slots=True)
+class Work:
+    """What was done."""
+
+    messages: int = 0
+    bytes: int = 0
+    evaluations: int = 0
+    steps: int = 0
+
+    def add(self, other: "Work") -> None:
+        self.messages += other.messages
+        self.bytes += other.bytes
+        self.evaluations += other.evaluations
+        self.steps += other.steps
+
+
 @dataclass(eq=False, slots=True)
 class Process:
     """A node in the simulator."""
@@ -70,12 +87,12 @@ class Process:
     node: int
     protocol: Protocol | None  # None: the node is away, or has finished
     inbox: deque[Arrival] = field(default_factory=deque)
-    waiting: int = 0  # the number of the Receive that it waits in; 0: none
+    receive: Receive | None = None  # the Receive that it waits in
     # What is needed to start it again: its checkpoint, and what has arrived since.
-    state: dict[str, Any] | None = None
+    state: Callable[[], dict[str, Any]] | None = None
     since: float = 0.0
-    log: list[tuple[float, Arrival]] = field(default_factory=list)
-    uncounted: Counter[str] = field(default_factory=Counter)  # work since the checkpoint
+    log: list[Arrival] = field(default_factory=list)
+    done: Work = field(default_factory=Work)  # since the checkpoint
     away: bool = False
     link_free: float = 0.0  # when its incoming link has taken in all that is on its way
 
@@ -98,14 +115,20 @@ class Simulator:
         self.start = start
         self.absences = absences
         self.now = 0.0
-        self.counts: Counter[str] = Counter()
+        self.done = Work()
         self.benign = [node for node, liar in nodes.items() if not liar]
         self.sent_last: dict[int, Tensor] = dict.fromkeys(self.benign, compute.initial)
         self.round = 0  # the latest round that any node has finished
         self.processes = {node: Process(node, None) for node in nodes}
         self._heap: list[tuple[float, int, int, int, Callable[[], None]]] = []
         self._number = itertools.count(1)
-        self._jobs: list[tuple[Process, Score | Train]] = []
+        self._trains: list[tuple[Process, Train]] = []
+        # Models to be scored, by identity, with those who ask; an arrival is handed over with its
+        # losses, None is the answer to a Score.
+        self._scores: dict[int, list[tuple[Process, Tensor, Batch, Arrival | None]]] = {}
+        self._alarms: dict[int, list[Process]] = {}  # by the tick in which a deadline may pass
+        self._tick = 0.0
+        self._departures = {(a.node, a.leaves) for a in absences}
         self._in_flight: dict[int, tuple[Arrival, tuple[int, ...]]] = {}
         self._finished_a_round = False
 
@@ -122,7 +145,7 @@ class Simulator:
         """
         if not self._heap:
             for process in self.processes.values():
-                process.away = self._leaves(process.node, 1)
+                process.away = (process.node, 1) in self._departures
                 if not process.away:
                     self._begin(process, None, None)
         heap = self._heap
@@ -130,7 +153,7 @@ class Simulator:
             self.now = heap[0][0]
             while heap and heap[0][0] == self.now:
                 heapq.heappop(heap)[-1]()
-                if self._jobs and not (heap and heap[0][0] == self.now):
+                if (self._scores or self._trains) and not (heap and heap[0][0] == self.now):
                     self._work()
             if self._finished_a_round:
                 self._finished_a_round = False
@@ -165,15 +188,23 @@ class Simulator:
             match request:
                 case Receive():
                     if process.inbox:
-                        answer = process.inbox.popleft()
-                        continue
-                    if request.until <= self.now:
+                        arrival = process.inbox.popleft()
+                        if request.score_on is None or not isinstance(arrival.body, Tensor):
+                            answer = arrival
+                            continue
+                        self._to_score(process, arrival.body, request.score_on, arrival)
+                    elif request.until <= self.now:
                         answer = Missing(self.now)
                         continue
-                    self._wait(process, request)
+                    else:
+                        process.receive = request
+                        self._set_alarm(process, request.until)
                     return
-                case Score() | Train():
-                    self._jobs.append((process, request))
+                case Train():
+                    self._trains.append((process, request))
+                    return
+                case Score():
+                    self._to_score(process, request.model, request.batch, None)
                     return
                 case Pretend():
                     self._end(process, request.request, None)
@@ -189,22 +220,45 @@ class Simulator:
                 case Observe():
                     answer = list(self.sent_last.values())
 
-    def _wait(self, process: Process, request: Receive) -> None:
-        ticket = process.waiting = next(self._number)
+    # -- deadlines ---------------------------------------------------------------------------
 
-        def expire() -> None:
-            if process.waiting == ticket:
-                process.waiting = 0
-                self._resume(process, Missing(self.now))
+    def _set_alarm(self, process: Process, until: float) -> None:
+        """Deadlines are set and met by the dozen in every turn, and hardly one ever passes.
 
-        self._at(request.until, EXPIRES, process.node, expire)
+        So they are only filed under the tick that they fall into; when that tick comes, those that
+        still stand become events.
+        """
+        tick = self._tick
+        if not tick:
+            tick = self._tick = until - self.now
+        number = int(until / tick)
+        filed = self._alarms.get(number)
+        if filed is not None:
+            filed.append(process)
+        elif number * tick <= self.now:
+            self._at(until, EXPIRES, process.node, partial(self._expire, process, process.receive))
+        else:
+            self._alarms[number] = [process]
+            self._at(number * tick, EXPIRES, -1, partial(self._open_tick, number))
+
+    def _open_tick(self, number: int) -> None:
+        for process in dict.fromkeys(self._alarms.pop(number)):
+            waiting = process.receive
+            if waiting is not None and int(waiting.until / self._tick) == number:
+                expire = partial(self._expire, process, waiting)
+                self._at(waiting.until, EXPIRES, process.node, expire)
+
+    def _expire(self, process: Process, waiting: Receive | None) -> None:
+        if waiting is not None and process.receive is waiting:
+            process.receive = None
+            self._resume(process, Missing(self.now))
 
     # -- messages ----------------------------------------------------------------------------
 
     def _send(self, process: Process, send: Send) -> float:
         size = size_of(send.body)
-        process.uncounted["messages"] += len(send.to)
-        process.uncounted["bytes"] += size * len(send.to)
+        process.done.messages += len(send.to)
+        process.done.bytes += size * len(send.to)
         if process.node in self.sent_last and isinstance(send.body, Tensor):
             self.sent_last[process.node] = send.body
         arrivals: dict[float, list[int]] = {}
@@ -224,41 +278,61 @@ class Simulator:
 
         def deliver() -> None:
             del self._in_flight[number]
-            for receiver in receivers:
-                self._deliver(self.processes[receiver], arrival)
+            self._deliver(arrival, receivers)
 
         self._at(arrival.time, ARRIVES, arrival.sender, deliver)
 
-    def _deliver(self, process: Process, arrival: Arrival) -> None:
-        if process.protocol is None:
-            return
-        process.log.append((self.now, arrival))
-        if process.waiting:
-            process.waiting = 0
-            self._resume(process, arrival)
-        else:
-            process.inbox.append(arrival)
+    def _deliver(self, arrival: Arrival, receivers: tuple[int, ...]) -> None:
+        model = arrival.body if isinstance(arrival.body, Tensor) else None
+        for receiver in receivers:
+            process = self.processes[receiver]
+            if process.protocol is None:
+                continue
+            process.log.append(arrival)
+            waiting = process.receive
+            if waiting is None:
+                process.inbox.append(arrival)
+                continue
+            process.receive = None
+            if waiting.score_on is None or model is None:
+                self._resume(process, arrival)
+            else:
+                self._to_score(process, model, waiting.score_on, arrival)
 
     # -- work --------------------------------------------------------------------------------
 
+    def _to_score(
+        self, process: Process, model: Tensor, batch: Batch, arrival: Arrival | None
+    ) -> None:
+        process.done.evaluations += 1
+        self._scores.setdefault(id(model), []).append((process, model, batch, arrival))
+
     def _work(self) -> None:
         """Do what all nodes have asked for at this instant."""
-        jobs, self._jobs = self._jobs, []
-        scores: dict[int, list[tuple[Process, Score]]] = {}
-        for process, job in jobs:
-            if isinstance(job, Score):
-                scores.setdefault(id(job.model), []).append((process, job))
-            else:
-                model = self.compute.train(job.model, job.batches, job.rate, job.key)
-                process.uncounted["steps"] += len(job.batches)
-                self._end(process, job, model)
+        trains, self._trains = self._trains, []
+        scores, self._scores = self._scores, {}
+        for process, job in trains:
+            model = self.compute.train(job.model, job.batches, job.rate, job.key)
+            process.done.steps += len(job.batches)
+            self._end(process, job, model)
         for group in scores.values():
-            losses = self.compute.score(group[0][1].model, [job.batch for _, job in group])
-            for (process, job), answer in zip(group, losses, strict=True):
-                process.uncounted["evaluations"] += 1
-                self._end(process, job, answer)
+            losses = self.compute.score(group[0][1], [batch for _, _, batch, _ in group])
+            later = self.now + self.timing.forward
+            self._at(later, ENDS, group[0][0].node, partial(self._scored, group, losses))
 
-    def _end(self, process: Process, job: Score | Train, answer: Tensor | Losses | None) -> None:
+    def _scored(
+        self,
+        group: list[tuple[Process, Tensor, Batch, Arrival | None]],
+        losses: list[Losses],
+    ) -> None:
+        for (process, _, _, arrival), answer in zip(group, losses, strict=True):
+            if arrival is None:
+                self._resume(process, answer)
+            else:
+                full = Arrival(arrival.sender, arrival.round, arrival.body, arrival.time, answer)
+                self._resume(process, full)
+
+    def _end(self, process: Process, job: Score | Train, answer: Tensor | None) -> None:
         later = self.now + self.timing.compute(job)
         self._at(later, ENDS, process.node, lambda: self._resume(process, answer))
 
@@ -272,39 +346,37 @@ class Simulator:
             for absence in self.absences:
                 if absence.returns == record.round + 1:
                     returning = self.processes[absence.node]
-                    self._begin(returning, returning.state, absence.returns)
+                    state = returning.state and returning.state()
+                    self._begin(returning, state, absence.returns)
 
     def _checkpoint(self, process: Process, checkpoint: Checkpoint) -> None:
         process.state = checkpoint.state
         process.since = self.now
-        process.log = [(self.now, arrival) for arrival in process.inbox]
+        process.log = list(process.inbox)
         self._count(process)
-        if self._leaves(process.node, checkpoint.round):
+        if (process.node, checkpoint.round) in self._departures:
             process.protocol, process.away = None, True
             process.inbox.clear()
             process.log.clear()
 
-    def _leaves(self, node: int, k: int) -> bool:
-        return any(a.node == node and a.leaves == k for a in self.absences)
-
     def _count(self, process: Process) -> None:
-        self.counts.update(process.uncounted)
-        process.uncounted.clear()
+        self.done.add(process.done)
+        process.done = Work()
 
     def snapshot(self) -> dict[str, Any]:
         """All that is needed to go on from the present instant."""
         return {
             "round": self.round,
-            "counts": dict(self.counts),
+            "done": asdict(self.done),
             "sent_last": {str(node): model for node, model in self.sent_last.items()},
             "processes": [
                 {
                     "node": p.node,
                     "running": p.protocol is not None,
                     "away": p.away,
-                    "state": p.state,
+                    "state": p.state and p.state(),
                     "since": p.since,
-                    "log": [[time, *_fields(arrival)] for time, arrival in p.log],
+                    "log": [_fields(arrival) for arrival in p.log],
                     "link_free": p.link_free,
                 }
                 for p in self.processes.values()
@@ -323,11 +395,12 @@ class Simulator:
         where it was without anybody noticing.
         """
         self.round = snapshot["round"]
-        self.counts = Counter(snapshot["counts"])
+        self.done = Work(**snapshot["done"])
         self.sent_last = {int(node): model for node, model in snapshot["sent_last"].items()}
         for saved in snapshot["processes"]:
             process = self.processes[saved["node"]]
-            process.away, process.state = saved["away"], saved["state"]
+            process.away = saved["away"]
+            process.state = partial(_given, saved["state"]) if saved["state"] else None
             process.since, process.link_free = saved["since"], saved["link_free"]
             if saved["running"]:
                 self._start_again(process, saved["log"])
@@ -335,12 +408,20 @@ class Simulator:
             self._dispatch(Arrival(*fields), tuple(receivers))
 
     def _start_again(self, process: Process, log: list[list[Any]]) -> None:
-        process.protocol = self.start(process.node, process.since, process.state, None)
+        state = process.state and process.state()
+        process.protocol = self.start(process.node, process.since, state, None)
         self._at(process.since, STARTS, process.node, lambda: self._resume(process, None))
-        for time, *fields in log:
+        for fields in log:
             arrival = Arrival(*fields)
-            self._at(time, ARRIVES, arrival.sender, partial(self._deliver, process, arrival))
+            # What had arrived before the checkpoint and was not taken in yet arrives after it.
+            time = max(arrival.time, process.since)
+            again = partial(self._deliver, arrival, (process.node,))
+            self._at(time, ARRIVES, arrival.sender, again)
 
 
 def _fields(arrival: Arrival) -> list[Any]:
     return [arrival.sender, arrival.round, arrival.body, arrival.time]
+
+
+def _given(state: dict[str, Any]) -> dict[str, Any]:
+    return state

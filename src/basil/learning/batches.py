@@ -30,4 +30,7 @@ def draw_batches(
         while len(order) < steps * size:
             order = np.concatenate([order, rng.permutation(local)])
         pieces = [order[i * size : (i + 1) * size] for i in range(steps)]
-    return tuple(Batch(torch.from_numpy(piece).to(device)) for piece in pieces)
+    if device.type == "cuda":  # pinned, so that the host need not wait for the copy
+        pinned = [torch.from_numpy(piece).pin_memory() for piece in pieces]
+        return tuple(Batch(indices.to(device, non_blocking=True)) for indices in pinned)
+    return tuple(Batch(torch.from_numpy(piece)) for piece in pieces)

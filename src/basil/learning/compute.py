@@ -9,7 +9,7 @@ answer to a request does not depend on who else is asking: one simulated ring, a
 and peers on a network agree bit for bit on a CPU with one thread.  `cuda.py` has the path for GPUs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -99,7 +99,9 @@ class Compute:
                 answers.append(Losses(torch.where(sane, self.loss(self.network(x), y), torch.inf)))
         return answers
 
-    def train(self, model: Tensor, batches: Sequence[Batch], rate: float, key: int) -> Tensor:
+    def train(
+        self, model: Tensor, batches: Sequence[Batch], rate: float, key: Callable[[], int]
+    ) -> Tensor:
         """One SGD step for each batch: x ← x − rate · ∇ mean loss(x), eq. (2)."""
         self._load(model, training=True)
         if not self.random:
@@ -107,7 +109,7 @@ class Compute:
         else:  # dropout draws from torch's global state: lend it this turn's stream
             devices = [self.device] if self.device.type == "cuda" else []
             with torch.random.fork_rng(devices=devices):
-                torch.manual_seed(key)
+                torch.manual_seed(key())
                 self._steps(batches, rate)
         return self._vector.clone()
 

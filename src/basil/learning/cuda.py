@@ -26,6 +26,7 @@ from basil.learning.compute import Compute, Losses
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
 
+SIDE_STEP = 240  # side work is done in multiples of this many samples
 WARM_UP = 3  # runs before a capture: libraries choose their algorithms in them
 
 
@@ -137,8 +138,10 @@ class GraphCompute(Compute):
                 work(lane, indices)
         torch.cuda.synchronize(self.device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=aside):
+        with torch.cuda.stream(aside):  # torch.cuda.graph() would also sweep all of Python's heap
+            graph.capture_begin()
             output = work(lane, indices)
+            graph.capture_end()
         torch.cuda.synchronize(self.device)
         lane.vector.copy_(self.initial)  # warming up has trained, and moved running statistics
         lane.graphs[key] = Graph(indices, output, graph)
@@ -158,7 +161,7 @@ class GraphCompute(Compute):
         return answers
 
     def _score_aside(self, model: Tensor, indices: Tensor) -> tuple[Tensor, torch.cuda.Event]:
-        self._captured("score", self._side, len(indices))  # now: a capture waits for the device
+        self._captured("score", self._side, _rounded(len(indices)))  # a capture waits for all
         here, side = torch.cuda.current_stream(self.device), self._side.stream
         assert side is not None
         side.wait_stream(here)
@@ -172,11 +175,12 @@ class GraphCompute(Compute):
         return losses, event
 
     def _score_on(self, lane: Lane, model: Tensor, indices: Tensor) -> Tensor:
-        graph = self._captured("score", lane, len(indices))
+        samples = len(indices)
+        graph = self._captured("score", lane, samples if lane is self._main else _rounded(samples))
         lane.vector.copy_(model)
-        graph.indices.copy_(indices)
+        graph.indices[:samples].copy_(indices)  # what lies beyond is scored in vain
         graph.graph.replay()
-        return graph.output.clone()
+        return graph.output[:samples].clone()
 
     def join(self, ticket: int, event: torch.cuda.Event) -> None:
         """Make the current stream wait for the side work of this number."""
@@ -184,7 +188,9 @@ class GraphCompute(Compute):
             torch.cuda.current_stream(self.device).wait_event(event)
             self._joined = ticket
 
-    def train(self, model: Tensor, batches: Sequence[Batch], rate: float, key: int) -> Tensor:
+    def train(
+        self, model: Tensor, batches: Sequence[Batch], rate: float, key: Callable[[], int]
+    ) -> Tensor:
         if self.random:  # dropout: a replayed graph cannot be handed this turn's own seed
             return super().train(model, batches, rate, key)
         lane = self._main
@@ -195,6 +201,11 @@ class GraphCompute(Compute):
             graph.indices.copy_(batch.indices)
             graph.graph.replay()
         return lane.vector.clone()
+
+
+def _rounded(samples: int) -> int:
+    """How many of the S receivers are honest differs from turn to turn: few graphs fit all."""
+    return -(-samples // SIDE_STEP) * SIDE_STEP
 
 
 def compute_for(module: nn.Module, loss: Loss, pool: Pool, **options: Any) -> Compute:

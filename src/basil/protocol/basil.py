@@ -1,13 +1,14 @@
 """Basil (Algorithm 1): sequential training on a ring with a memory and a choice."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from basil.learning.pool import Batch
-from basil.protocol.memory import INITIAL, Entry, Memory
+from basil.protocol.memory import INITIAL, Entry, Memory, pack, unpack
 from basil.protocol.node import Node
 from basil.protocol.requests import (
     Arrival,
@@ -81,65 +82,62 @@ class RingMember:
         """Lines 9–16 for this node in round k."""
         batches = self.node.draw(k)  # private, and drawn before the models arrive
         step = self.ring.step(k, self.node.id)
-        for arrival in [a for a in self.early.values() if self._step_of(a) < step]:
-            del self.early[arrival.sender]
-            yield from self._take_in(arrival, step, batches)
+        for waiting in list(self.early.values()):
+            self._take_in(waiting, step)
+        score_on = batches[0] if self.scores and self.node.score_on_arrival else None
         while self.watch.step < step - 1:
-            arrival = yield Receive(until=self.watch.deadline(step))
+            arrival = yield Receive(self.watch.deadline(step), score_on)
             if isinstance(arrival, Missing):
                 break
-            yield from self._take_in(arrival, step, batches)
+            if isinstance(arrival.body, Rejoin):
+                yield from self._serve(arrival.sender)
+            else:
+                self._take_in(arrival, step)  # line 16
 
         candidates = yield from self._scored(k, batches)
         choice = yield from self._rule(candidates)  # line 10: eq. (3)
         self.rule_state = choice.state
-        self.model = yield Train(choice.model, batches, self.node.rate(k), self.node.key(k))
+        key = partial(self.node.key, k)
+        self.model = yield Train(choice.model, batches, self.node.rate(k), key)
         yield Record(k, self.model, candidates.senders, choice.index)
         now = yield Send(self.successors, k, self.model)  # line 14
         self.watch.hear(step, now)
         self.round, self.turned = k + 1, k
-        yield Checkpoint(self.round, self._state())
+        yield Checkpoint(self.round, self._state_now())
 
-    def _step_of(self, arrival: Arrival) -> int:
-        return self.ring.step(arrival.round, arrival.sender)
-
-    def _take_in(
-        self, arrival: Arrival, my_step: int, batches: tuple[Batch, ...]
-    ) -> Generator[Request, Any, None]:
-        """Line 16, with what an honest node must refuse.
+    def _take_in(self, arrival: Arrival, my_step: int) -> None:
+        """Store a model, unless it is one that an honest node must refuse.
 
         A sender counts once for each of its turns, whatever it sends; and a model that claims to
         come from a turn after mine waits until mine is over.
         """
-        if isinstance(arrival.body, Rejoin):
-            yield from self._serve(arrival.sender)
+        sender, model = arrival.sender, arrival.body
+        assert not isinstance(model, Rejoin)
+        step = self.ring.step(arrival.round, sender)
+        if sender not in self.predecessors or step <= self.newest.get(sender, -1):
             return
-        step = self._step_of(arrival)
-        if arrival.sender not in self.predecessors or step <= self.newest.get(arrival.sender, -1):
+        if step >= my_step:  # by then its losses will be those of another batch
+            self.early[sender] = Arrival(sender, arrival.round, model, arrival.time)
             return
-        if step >= my_step:
-            self.early[arrival.sender] = arrival
-            return
-        self.newest[arrival.sender] = step
-        entry = Entry(arrival.sender, step, arrival.body)
-        if self.scores and self.node.score_on_arrival:
-            entry.losses = yield Score(entry.model, batches[0])
-            entry.scored_in = self.round
-        self.memory.insert(entry)
+        self.early.pop(sender, None)
+        self.newest[sender] = step
+        self.memory.insert(Entry(sender, step, model, arrival.losses, self.round))
         self.watch.hear(step, arrival.time)
 
     def _scored(self, k: int, batches: tuple[Batch, ...]) -> Generator[Request, Any, Candidates]:
         """What is stored, with its losses on this round's batch."""
         entries = self.memory.nearest_first()
-        if self.scores:
-            for entry in entries:
-                if entry.scored_in != k:  # x⁰, or a model of an earlier lap: its sender fell silent
-                    entry.losses = yield Score(entry.model, batches[0])
-                    entry.scored_in = k
-            losses = torch.stack([e.losses.wait() for e in entries if e.losses is not None])
-        else:
-            losses = torch.zeros(len(entries), 1)
-        return Candidates(entries, losses, self.model, self.rule_state)
+        if not self.scores:
+            return Candidates(entries, torch.zeros(len(entries), 1), self.model, self.rule_state)
+        losses = []
+        for entry in entries:
+            promise = entry.losses
+            if promise is None or entry.scored_in != k:
+                # x⁰, a model that waited for the turn, or one whose sender has fallen silent since.
+                promise = yield Score(entry.model, batches[0])
+                self.memory.replace(Entry(entry.sender, entry.step, entry.model, promise, k))
+            losses.append(promise.wait())
+        return Candidates(entries, torch.stack(losses), self.model, self.rule_state)
 
     def _serve(self, returned: int) -> Generator[Request, Any, None]:
         """Appendix C: send one's last model to a successor that has returned (once a round)."""
@@ -148,7 +146,7 @@ class RingMember:
         self.served[returned] = self.round
         if self.turned:
             yield Send((returned,), self.turned, self.model)
-            yield Checkpoint(self.round, self._state())
+            yield Checkpoint(self.round, self._state_now())
 
     def _rejoin(self, first_round: int) -> Generator[Request, Any, None]:
         """Appendix C: announce one's return; the answers arrive like any other model."""
@@ -157,25 +155,33 @@ class RingMember:
         now = yield Send(others, first_round, Rejoin())
         lap_before = self.ring.step(first_round - 1, self.ring.order[0])
         self.watch = Watch(self.node.patience, lap_before, now)
-        yield Checkpoint(self.round, self._state())
+        yield Checkpoint(self.round, self._state_now())
 
-    def _state(self) -> dict[str, Any]:
-        return {
+    def _state_now(self) -> Callable[[], dict[str, Any]]:
+        """The state of this moment, made when it is asked for: copies now, packing later."""
+        plain = {
             "round": self.round,
             "turned": self.turned,
             "model": self.model,
-            "memory": self.memory.state(),
-            "newest": dict(self.newest),
-            "early": [[a.sender, a.round, a.body, a.time] for a in self.early.values()],
-            "served": dict(self.served),
-            "rule": dict(self.rule_state),
+            "rule": self.rule_state,
             "heard": [self.watch.step, self.watch.time],
+        }
+        newest, served, early = self.newest.copy(), self.served.copy(), list(self.early.values())
+        entries = self.memory.entries
+        return lambda: {
+            **plain,
+            "memory": pack(entries),
+            "newest": newest,
+            "served": served,
+            "early": [[a.sender, a.round, a.body, a.time] for a in early],
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.round, self.turned = state["round"], state["turned"]
         self.model = state["model"]
-        self.memory.restore(state["memory"])
+        self.memory = Memory(self.node.connectivity)
+        for entry in unpack(state["memory"]):
+            self.memory.insert(entry)
         self.newest = {int(sender): step for sender, step in state["newest"].items()}
         self.early = {fields[0]: Arrival(*fields) for fields in state["early"]}
         self.served = {int(node): k for node, k in state["served"].items()}

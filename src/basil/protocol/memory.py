@@ -1,6 +1,7 @@
 """StoredModels of Algorithm 1: the last S models that a node was sent."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from torch import Tensor
@@ -12,7 +13,10 @@ INITIAL = -1  # the "sender" of x⁰
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One stored model: who sent it, in which turn, and its losses on the batch of a round."""
+    """One stored model: who sent it, in which turn, and its losses on the batch of a round.
+
+    Never changed: checkpoints hold on to it.
+    """
 
     sender: int
     step: int
@@ -31,30 +35,48 @@ class Memory:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.entries: list[Entry] = []
+        self._entries: dict[int, Entry] = {}  # by sender, oldest insertion first
+
+    @property
+    def entries(self) -> list[Entry]:
+        return list(self._entries.values())
 
     def insert(self, entry: Entry) -> None:
-        self.entries = [e for e in self.entries if e.sender != entry.sender]
-        self.entries.append(entry)
-        del self.entries[: -self.size]
+        entries = self._entries
+        entries.pop(entry.sender, None)
+        entries[entry.sender] = entry
+        if len(entries) > self.size:
+            del entries[next(iter(entries))]
+
+    def replace(self, entry: Entry) -> None:
+        """The same model with other losses: it keeps its place in the queue."""
+        self._entries[entry.sender] = entry
 
     def nearest_first(self) -> list[Entry]:
         """The later the turn, the nearer the predecessor."""
-        return sorted(self.entries, key=lambda entry: -entry.step)
+        return sorted(self._entries.values(), key=_step, reverse=True)
 
-    def state(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "sender": entry.sender,
-                "step": entry.step,
-                "model": entry.model,
-                "losses": None if entry.losses is None else entry.losses.wait(),
-                "scored_in": entry.scored_in,
-            }
-            for entry in self.entries
-        ]
 
-    def restore(self, state: list[dict[str, Any]]) -> None:
-        self.entries = [Entry(**fields) for fields in state]
-        for entry, fields in zip(self.entries, state, strict=True):
-            entry.losses = None if fields["losses"] is None else Losses(fields["losses"])
+_step = attrgetter("step")
+
+
+def pack(entries: list[Entry]) -> list[dict[str, Any]]:
+    """Entries as plain values, for a checkpoint."""
+    return [
+        {
+            "sender": entry.sender,
+            "step": entry.step,
+            "model": entry.model,
+            "losses": None if entry.losses is None else entry.losses.wait(),
+            "scored_in": entry.scored_in,
+        }
+        for entry in entries
+    ]
+
+
+def unpack(packed: list[dict[str, Any]]) -> list[Entry]:
+    return [
+        Entry(**{**fields, "losses": None if losses is None else Losses(losses)})
+        for fields in packed
+        for losses in [fields["losses"]]
+    ]

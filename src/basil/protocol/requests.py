@@ -4,14 +4,18 @@ A protocol is a generator for one node.  It owns no socket, clock, thread, devic
 it yields one of these requests and is resumed with the answer.  The simulator answers with a
 virtual clock and one batch of work for all nodes that ask at the same moment; a peer on a real
 network answers with its own machine.  Neither changes a line of the protocol.
+
+Nobody changes a request or an answer once it is made.  (They are not declared frozen: that would
+triple the time to make one, and a turn makes dozens.)
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from basil.learning.compute import Losses
 from basil.learning.pool import Batch
 
 
@@ -23,24 +27,28 @@ class Rejoin:
 Body: TypeAlias = Tensor | Rejoin
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Arrival:
-    """What a node received, from whom (the engine vouches for that), and when."""
+    """What a node received, from whom (the engine vouches for that), and when.
+
+    `losses`: of a model that was scored on its way in, as the `Receive` had asked.
+    """
 
     sender: int
     round: int
     body: Body
     time: float
+    losses: Losses | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Missing:
     """Nothing arrived before the deadline."""
 
     time: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Send:
     """Multicast.  Answer: the time, as a float.  The sender does not wait for the delivery."""
 
@@ -49,14 +57,18 @@ class Send:
     body: Body
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Receive:
-    """The next arrival.  Answer: an `Arrival`, or `Missing` once the deadline has passed."""
+    """The next arrival.  Answer: an `Arrival`, or `Missing` once the deadline has passed.
+
+    With `score_on` a model is scored on that batch before it is handed over, as by a `Score`.
+    """
 
     until: float
+    score_on: Batch | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Score:
     """Loss of a model for each sample of a batch.
 
@@ -68,20 +80,20 @@ class Score:
     batch: Batch
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Train:
     """Local update, eq. (2): one SGD step for each batch.  Answer: the new model.
 
-    `key` seeds what is random inside the network (dropout).
+    `key()` seeds what is random inside the network (dropout), where there is such a thing.
     """
 
     model: Tensor
     batches: tuple[Batch, ...]
     rate: float
-    key: int
+    key: Callable[[], int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Record:
     """A node has finished a round.
 
@@ -99,25 +111,26 @@ class Record:
         return self.senders[int(self.selected)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Checkpoint:
     """All that this node needs to go on from here; `round` is the round that comes next.
 
-    `state` is made of dicts, lists, numbers, strings, None and tensors.  A protocol asks for a
+    A state is made of dicts, lists, numbers, strings, None and tensors.  A protocol asks for a
     checkpoint right after each `Send`, at the same moment: so a node that starts again from its
-    checkpoint never sends anything twice.
+    checkpoint never sends anything twice.  Few checkpoints are ever written down, so `state` is a
+    function that makes the state of this moment whenever it is called.
     """
 
     round: int
-    state: dict[str, Any]
+    state: Callable[[], dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Observe:
     """Asked by adversaries only.  Answer: the models that the benign nodes sent last."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Pretend:
     """Asked by adversaries only: take the time that the request would, and compute nothing."""
 

@@ -33,31 +33,26 @@ class Candidates:
 
     @cached_property
     def means(self) -> Tensor:
-        """Mean loss of each candidate, then of the node's own model.
-
-        A candidate with a value or a loss that is not finite has +inf.  The own model has not been
-        scored; it stands last with the largest number, so that it is the lowest only where every
-        candidate is garbage.
-        """
+        """Mean loss of each candidate; +inf for one with a value or a loss that is not finite."""
         means = self.losses.mean(1, dtype=torch.float64)
-        means = torch.where(means.isfinite(), means, torch.inf)
-        return torch.cat([means, means.new_full((1,), torch.finfo(torch.float64).max)])
+        return means.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=torch.inf)
 
     def choose(self, index: Tensor, state: dict[str, Any] | None = None) -> "Choice":
-        """Go on from the candidate with this index (the last: one's own); never from garbage."""
-        last = len(self.entries)
+        """Go on from the candidate with this index; from one's own model if it is garbage."""
+        own = len(self.entries)
         if index.is_cuda:  # stay on the device
-            index = torch.where(self.means[index].isinf(), last, index)
+            garbage = self.means.take(index).isinf()
+            index = torch.where(garbage, own, index)
             models = torch.stack([*(entry.model for entry in self.entries), self.own])
             return Choice(models.index_select(0, index.view(1)).view(-1), index, state or {})
         which = int(index)
-        if which == last or self.means[which].isinf():
-            return Choice(self.own, torch.tensor(last), state or {})
+        if self.means[which].isinf():
+            return Choice(self.own, torch.tensor(own), state or {})
         return Choice(self.entries[which].model, index, state or {})
 
     @property
     def senders(self) -> tuple[int | None, ...]:
-        """Who sent each candidate; None for x⁰ and for one's own."""
+        """Who sent each candidate, and last oneself; None for x⁰ and for oneself."""
         return (*(None if e.sender == INITIAL else e.sender for e in self.entries), None)
 
 

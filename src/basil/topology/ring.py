@@ -1,7 +1,6 @@
 """The logical ring: who stands where, who comes before whom, and whose turn it is."""
 
 from collections.abc import Iterable
-from functools import cached_property
 
 from basil import rng
 
@@ -26,17 +25,15 @@ class Ring:
 
     def __init__(self, order: Iterable[int]) -> None:
         self.order = tuple(order)
+        self.size = len(self.order)
+        self.position = {node: p for p, node in enumerate(self.order)}
 
     def __len__(self) -> int:
-        return len(self.order)
-
-    @cached_property
-    def position(self) -> dict[int, int]:
-        return {node: p for p, node in enumerate(self.order)}
+        return self.size
 
     def step(self, k: int, node: int) -> int:
         """The number of this node's turn in round k."""
-        return k * len(self.order) + self.position[node]
+        return k * self.size + self.position[node]
 
     def ahead(self, node: int, count: int) -> tuple[int, ...]:
         """The next nodes clockwise, nearest first."""

@@ -1,0 +1,69 @@
+"""What the generators, the scheduler and the clock cost: a turn in which nothing is computed."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from rings import Tally, noise, ring
+from torch import Tensor
+
+from basil.learning.compute import Losses
+from basil.learning.pool import Batch
+from basil.protocol import rules
+from basil.protocol.rules import Candidates, Choice
+
+
+class Nothing:
+    """Answers at once, with what is already there."""
+
+    def __init__(self, compute: Any) -> None:
+        self.initial = torch.zeros(1)
+        self.layout = compute.layout
+        self.device = compute.device
+        self._losses = Losses(torch.zeros(1))
+
+    def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
+        return [self._losses] * len(batches)
+
+    def train(self, model: Tensor, batches: Sequence[Batch], rate: float, key: Any) -> Tensor:
+        return model
+
+
+def measure(rounds: int = 200, nodes: int = 100, connectivity: int = 10) -> dict[str, float]:
+    """Microseconds a turn: the whole of it, and without the drawing of batches and the rule."""
+    found = {}
+    for name in ("with draws and rule", "machinery alone"):
+        experiment = ring(
+            nodes,
+            0,
+            connectivity,
+            rounds=rounds,
+            attack="none",
+            model="softmax",
+            data=noise(nodes * 80, (1, 2, 2)),
+        )
+        experiment.compute = Nothing(experiment.compute)  # type: ignore[assignment]
+        if name == "machinery alone":
+            experiment._draw = lambda node, k: NO_BATCH  # type: ignore[method-assign]
+            experiment._rate = lambda k: 0.1  # type: ignore[method-assign]
+            experiment.rule = _first
+        tally = Tally(experiment.byzantine)
+        begin = time.perf_counter()
+        experiment.simulator(tally).run()
+        found[name] = (time.perf_counter() - begin) / tally.turns * 1e6
+    return found
+
+
+def _first(candidates: Candidates) -> rules.Deliberation:
+    yield from ()
+    return Choice(candidates.entries[0].model, ZERO)
+
+
+ZERO = torch.tensor(0)
+NO_BATCH = (Batch(torch.zeros(1, dtype=torch.int64)),)
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name, microseconds in measure().items():
+        print(f"{name:<22} {microseconds:6.1f} µs a turn")

@@ -1,0 +1,96 @@
+"""Rings for measuring: the CIFAR network on samples of noise, so that no data set is needed."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+import basil
+from basil.experiment import Experiment, Own
+from basil.protocol.requests import Record
+from basil.recipe import parse
+
+
+class Tally:
+    """An observer that only counts benign turns."""
+
+    def __init__(self, byzantine: frozenset[int]) -> None:
+        self.byzantine = byzantine
+        self.turns = 0
+
+    def record(self, node: int, record: Record, time: float) -> None:
+        self.turns += node not in self.byzantine
+
+    def instant(self, simulator: Any) -> bool:
+        return True
+
+
+def noise(samples: int, shape: tuple[int, ...], classes: int = 10) -> basil.Dataset:
+    stream = np.random.default_rng(0)
+    x = stream.integers(0, 256, (samples, *shape), dtype=np.uint8)
+    part = basil.Samples(x, stream.integers(0, classes, samples))
+    names = tuple(f"class {i}" for i in range(classes))
+    mean, std = (120.0,) * shape[0], (64.0,) * shape[0]
+    return basil.Dataset("noise", part, part, classes, names, mean, std)
+
+
+def ring(
+    nodes: int = 100,
+    byzantine: int = 33,
+    connectivity: int = 10,
+    batch: int = 80,
+    rounds: int = 5,
+    device: str = "cpu",
+    attack: str = "gaussian",
+    model: str = "cifar-cnn",
+    seed: int = 0,
+    data: basil.Dataset | None = None,
+    **speed: bool,
+) -> Experiment:
+    """The ring of the paper's experiments, unless said otherwise."""
+    recipe = parse(
+        {
+            "seed": seed,
+            "ring": {"nodes": nodes, "byzantine": byzantine, "connectivity": connectivity},
+            "scheme": {"rounds": rounds},
+            "learning": {"model": model, "batch": batch},
+            "attack": {"name": attack},
+        }
+    )
+    shape = (3, 32, 32)
+    data = data or noise(max(10_000, nodes * batch), shape)
+    return Experiment(recipe, Own(dataset=data), device, **speed)
+
+
+def seconds_a_turn(experiments: Sequence[Experiment], warm_up: int) -> tuple[float, int]:
+    """Run the rings by turns; wall-clock seconds for each benign turn once `warm_up` are done."""
+    device = experiments[0].device
+    tallies = [Tally(e.byzantine) for e in experiments]
+    running: list[tuple[Iterator[bool], Any]] = []
+    for experiment, tally in zip(experiments, tallies, strict=True):
+        stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        if stream is not None:
+            stream.wait_stream(torch.cuda.current_stream(device))
+        running.append((experiment.simulator(tally).instants(), stream))
+    begin, before = 0.0, 0
+    done = object()
+    while running:
+        for item in list(running):
+            instants, stream = item
+            with torch.cuda.stream(stream) if stream is not None else nullcontext():
+                if next(instants, done) is done:
+                    running.remove(item)
+        if not begin and sum(t.turns for t in tallies) >= warm_up:
+            finish(device)
+            begin, before = time.perf_counter(), sum(t.turns for t in tallies)
+    finish(device)
+    turns = sum(t.turns for t in tallies) - before
+    return (time.perf_counter() - begin) / turns, turns
+
+
+def finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
