@@ -35,23 +35,27 @@ class Pool:
         device: torch.device | str = "cpu",
     ) -> None:
         self.device = torch.device(device)
-        self.x = torch.from_numpy(np.ascontiguousarray(samples.x)).to(self.device)
+        x = torch.from_numpy(np.ascontiguousarray(samples.x))
         self.y = torch.from_numpy(np.ascontiguousarray(samples.y)).to(self.device)
-        shape = (1, -1) + (1,) * (self.x.ndim - 2)
+        # Convolutions want the channels innermost: so they are stored, and batches gathered.
+        self._images = x.ndim == 4 and x.shape[1] > 1
+        self._rows = (x.permute(0, 2, 3, 1) if self._images else x).contiguous().to(self.device)
+        shape = (-1,) if self._images else (1, -1) + (1,) * (x.ndim - 2)
         self._mean = torch.tensor(mean, dtype=torch.float32, device=self.device).view(shape)
         self._scale = 1.0 / torch.tensor(std, dtype=torch.float32, device=self.device).view(shape)
-        # Convolutions on a CPU want the channels innermost.
-        self._channels_last = self.x.ndim == 4 and self.x.shape[1] > 1
 
     def __len__(self) -> int:
-        return len(self.x)
+        return len(self._rows)
+
+    @property
+    def x(self) -> Tensor:
+        """The raw inputs, [sample, channel, …]."""
+        return self._rows.permute(0, 3, 1, 2) if self._images else self._rows
 
     def take(self, which: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Network inputs (x − mean) / std and targets of some samples."""
-        x = self.x[which]
-        if self._channels_last:
-            x = x.contiguous(memory_format=torch.channels_last)
-        return (x.to(torch.float32) - self._mean) * self._scale, self.y[which]
+        x = self._rows[which].to(torch.float32).sub(self._mean).mul(self._scale)
+        return (x.permute(0, 3, 1, 2) if self._images else x), self.y[which]
 
     def inputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The same for a batch, computed once."""

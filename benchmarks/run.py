@@ -1,0 +1,59 @@
+"""Print what the simulator costs on this machine, as ratios measured in one run.
+
+python benchmarks/run.py [machinery] [turn] [rings] [scale] [--device cpu|cuda] [--threads N]
+                         [--json FILE]
+"""
+
+import argparse
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import machinery
+import scale
+import torch
+import turn
+from rings import noise, ring, seconds_a_turn
+
+
+def concurrent(device: str) -> list[dict[str, float]]:
+    """Turns a second against the number of rings that share the device in one process."""
+    data = noise(10_000, (3, 32, 32))
+    found = []
+    for rings in (1, 4, 16):
+        experiments = [ring(rounds=8, device=device, data=data, seed=i) for i in range(rings)]
+        seconds, _ = seconds_a_turn(experiments, 200 * rings)
+        found.append({"rings": rings, "turns_a_second": 1 / seconds})
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="*", default=["machinery", "turn", "scale"])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    gpu = torch.cuda.get_device_name() if args.device == "cuda" else ""
+    results: dict[str, Any] = {
+        "machine": f"{platform.machine()} {gpu}".strip(),
+        "threads": args.threads,
+        "torch": torch.__version__,
+    }
+    if "machinery" in args.what:
+        results["machinery_us"] = machinery.measure()
+    if "turn" in args.what:
+        results["turn"] = turn.measure(args.device)
+    if "rings" in args.what:
+        results["rings"] = concurrent(args.device)
+    if "scale" in args.what:
+        results["scale"] = scale.measure()
+    print(json.dumps(results, indent=1))
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
