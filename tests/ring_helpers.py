@@ -11,7 +11,8 @@ from torch import Tensor
 from basil.attack import adversary, declares
 from basil.attack.view import View
 from basil.data import Samples
-from basil.engine.simulate import Absence, Simulator
+from basil.engine.process import Absence
+from basil.engine.simulate import Simulator
 from basil.engine.timing import Timing
 from basil.learning.compute import Compute
 from basil.learning.models import half_squared_error, linear

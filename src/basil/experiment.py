@@ -14,7 +14,8 @@ from torch import nn
 from basil import data, rng
 from basil.attack import ATTACKS, View, adversary
 from basil.data import PARTITIONS, Dataset
-from basil.engine.simulate import Absence, Observer, Simulator
+from basil.engine.process import Absence
+from basil.engine.simulate import Observer, Simulator
 from basil.engine.timing import Timing
 from basil.errors import UserError
 from basil.learning.batches import draw_batches

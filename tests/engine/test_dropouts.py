@@ -2,7 +2,7 @@
 
 import pytest
 
-from basil.engine.simulate import Absence
+from basil.engine.process import Absence
 
 from ring_helpers import Quadratic, Turn, simulate_quadratic
 

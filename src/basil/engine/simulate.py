@@ -11,15 +11,15 @@ the same way every time, also when it is taken up again from a checkpoint.
 
 import heapq
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 from typing import Protocol as Interface
 
 from torch import Tensor
 
+from basil.engine.process import Absence, Process, Work
 from basil.engine.timing import Timing, size_of
 from basil.learning.compute import Compute, Losses
 from basil.learning.pool import Batch
@@ -48,53 +48,11 @@ class Observer(Interface):
         ...
 
 
-@dataclass(frozen=True)
-class Absence:
-    """A node that is away: it misses the rounds leaves, …, returns − 1 (App. C)."""
-
-    node: int
-    leaves: int
-    returns: int | None
-
-
 # At one instant: nodes start, messages arrive, work ends, and only then do deadlines pass.
 STARTS, ARRIVES, ENDS, EXPIRES = range(4)
 
 Start = Callable[[int, float, dict[str, Any] | None, int | None], Protocol]
 """Make a node's protocol: node, time, its last checkpoint, the round in which it rejoins."""
-
-
-@dataclass(slots=True)
-class Work:
-    """What was done."""
-
-    messages: int = 0
-    bytes: int = 0
-    evaluations: int = 0
-    steps: int = 0
-
-    def add(self, other: "Work") -> None:
-        self.messages += other.messages
-        self.bytes += other.bytes
-        self.evaluations += other.evaluations
-        self.steps += other.steps
-
-
-@dataclass(eq=False, slots=True)
-class Process:
-    """A node in the simulator."""
-
-    node: int
-    protocol: Protocol | None  # None: the node is away, or has finished
-    inbox: deque[Arrival] = field(default_factory=deque)
-    receive: Receive | None = None  # the Receive that it waits in
-    # What is needed to start it again: its checkpoint, and what has arrived since.
-    state: Callable[[], dict[str, Any]] | None = None
-    since: float = 0.0
-    log: list[Arrival] = field(default_factory=list)
-    done: Work = field(default_factory=Work)  # since the checkpoint
-    away: bool = False
-    link_free: float = 0.0  # when its incoming link has taken in all that is on its way
 
 
 class Simulator:
@@ -246,7 +204,7 @@ class Simulator:
             waiting = process.receive
             if waiting is not None and int(waiting.until / self._tick) == number:
                 expire = partial(self._expire, process, waiting)
-                self._at(waiting.until, EXPIRES, process.node, expire)
+                self._at(max(self.now, waiting.until), EXPIRES, process.node, expire)
 
     def _expire(self, process: Process, waiting: Receive | None) -> None:
         if waiting is not None and process.receive is waiting:

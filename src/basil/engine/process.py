@@ -1,0 +1,50 @@
+"""What the simulator knows of a node, besides the node's own protocol."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from basil.protocol.requests import Arrival, Protocol, Receive
+
+
+@dataclass(frozen=True)
+class Absence:
+    """A node that is away: it misses the rounds leaves, …, returns − 1 (App. C)."""
+
+    node: int
+    leaves: int
+    returns: int | None
+
+
+@dataclass(slots=True)
+class Work:
+    """What was done."""
+
+    messages: int = 0
+    bytes: int = 0
+    evaluations: int = 0
+    steps: int = 0
+
+    def add(self, other: "Work") -> None:
+        self.messages += other.messages
+        self.bytes += other.bytes
+        self.evaluations += other.evaluations
+        self.steps += other.steps
+
+
+@dataclass(eq=False, slots=True)
+class Process:
+    """A node in the simulator."""
+
+    node: int
+    protocol: Protocol | None  # None: the node is away, or has finished
+    inbox: deque[Arrival] = field(default_factory=deque)
+    receive: Receive | None = None  # the Receive that it waits in
+    # What is needed to start it again: its checkpoint, and what has arrived since.
+    state: Callable[[], dict[str, Any]] | None = None
+    since: float = 0.0
+    log: list[Arrival] = field(default_factory=list)
+    done: Work = field(default_factory=Work)  # since the checkpoint
+    away: bool = False
+    link_free: float = 0.0  # when its incoming link has taken in all that is on its way
