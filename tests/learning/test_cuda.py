@@ -69,7 +69,7 @@ def test_a_model_that_is_not_finite_scores_infinity_on_both_lanes() -> None:
 
 def test_answers_outlive_later_work() -> None:
     """Buffers are reused; what was handed out must not change with them."""
-    plain, fast, batches = both("cnn")
+    _, fast, batches = both("cnn")
     first = [losses.wait() for losses in fast.score(fast.initial, batches)]
     trained = fast.train(fast.initial, batches[:1], 0.1, lambda: 0)
     kept = [t.clone() for t in first], trained.clone()

@@ -11,7 +11,8 @@ A turn is some fifty small kernels.  Three things keep the device busy:
 * **No waiting.**  Nothing here reads a value back.  The host runs ahead; `Losses.wait` makes the
   device wait for the device.
 
-Matrix products run in TF32 unless `deterministic` asks for reproducible bits.
+Matrix products run in TF32 and cuDNN tries out its algorithms, unless `deterministic` asks for
+full float32 and fixed algorithms.
 """
 
 from collections.abc import Callable, Sequence
@@ -90,8 +91,7 @@ class GraphCompute(Compute):
         torch.backends.cuda.matmul.allow_tf32 = fast
         torch.backends.cudnn.allow_tf32 = fast
         torch.backends.cudnn.benchmark = fast
-        if deterministic:
-            torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.deterministic = deterministic
         self._main = Lane(self, None)
         self._side = Lane(self, torch.cuda.Stream(self.device))
         self._forward: Callable[..., Tensor] = self._losses
