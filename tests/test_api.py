@@ -1,5 +1,6 @@
 """`import basil`: the public names, and one's own network, loss and data on the ring."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,11 @@ def net() -> nn.Module:
 
 
 def test_own_network_loss_and_data(tmp_path: Path) -> None:
-    result = basil.run(RECIPE, model=net(), loss=smoothed, dataset=dataset(), out=tmp_path / "mine")
+    mine = net()
+    before = copy.deepcopy(mine.state_dict())
+    result = basil.run(RECIPE, model=mine, loss=smoothed, dataset=dataset(), out=tmp_path / "mine")
+    after = mine.state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)  # it was copied
     assert result.summary["dataset"] == "stripes"
     assert result.summary["accuracy"]["worst"] > 0.9  # two of six lie, and stripes are easy
     # A saved model is the one that was measured.

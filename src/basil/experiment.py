@@ -1,9 +1,10 @@
 """The one place where a recipe meets code: assemble the nodes, run them, record the outcome."""
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ class Experiment:
         self.local = self._deal(recipe)
         means = self.data.mean, self.data.std
         self.test = Pool(self.data.test, *means, self.device)
-        module = own.model if own.model is not None else self._build(recipe)
+        # A copy: the user's own network stays as it is.
+        module = self._build(recipe) if own.model is None else copy.deepcopy(own.model)
         default = half_squared_error if self.data.classes == 0 else cross_entropy
         self.compute: Compute = compute_for(
             module, own.loss or default, Pool(self.data.train, *means, self.device), **speed
@@ -75,10 +77,10 @@ class Experiment:
             SCHEDULES[recipe.learning.schedule], **_options_of(recipe, SCHEDULES, "schedule")
         )
         self.rule: Rule = partial(RULES[recipe.scheme.rule], **_options_of(recipe, RULES, "rule"))
-        time = self.recipe.time
-        assert not isinstance(time.forward, str)
-        assert not isinstance(time.step, str)
-        self.timing = Timing(time.forward, time.step, time.megabits, time.latency)
+        costs = self.recipe.time
+        assert not isinstance(costs.forward, str)
+        assert not isinstance(costs.step, str)
+        self.timing = Timing(costs.forward, costs.step, costs.megabits, costs.latency)
         self._rehearse_attack()
 
     def _deal(self, recipe: Recipe) -> list[np.ndarray[Any, Any]]:
@@ -114,14 +116,26 @@ class Experiment:
             batch = Batch(torch.arange(recipe.learning.batch, device=self.device))
             model = self.compute.initial
             if forward == MEASURED:
-                forward = _seconds(lambda: self.compute.score(model, [batch]))
+                forward = self._seconds(lambda: self.compute.score(model, [batch]))
             if step == MEASURED:
-                step = _seconds(lambda: self.compute.train(model, [batch], 0.0, lambda: 0))
+                step = self._seconds(lambda: self.compute.train(model, [batch], 0.0, lambda: 0))
         assert not isinstance(forward, str)
         assert not isinstance(step, str)
         return with_timing(recipe, forward, step)
 
+    def _seconds(self, work: Callable[[], object], times: int = 20) -> float:
+        """The median time of some work, warmed up."""
+        durations = []
+        for _ in range(times + 3):
+            begin = time.perf_counter()
+            work()
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+            durations.append(time.perf_counter() - begin)
+        return float(np.median(durations[3:]))
+
     def steps_in_a_turn(self) -> int:
+        """SGD steps in a turn of the node with the most data."""
         most = max(range(len(self.local)), key=lambda node: len(self.local[node]))
         return len(self._draw(most, 1))
 
@@ -171,8 +185,9 @@ class Experiment:
         layout = self.compute.layout
         return adversary(place, scheme, attack, options, first, layout, seed, self.colluders)
 
-    @property
+    @cached_property
     def patience(self) -> float:
+        """Seconds that a node waits for each turn that should have happened."""
         turn = self.timing.turn(
             self.compute.layout.size, self.recipe.connectivity, self.steps_in_a_turn()
         )
@@ -350,14 +365,3 @@ def _options_of(recipe: Recipe, table: Any, key: str) -> dict[str, Any]:
     )
     known = table.options(getattr(section, key))
     return {name: value for name, value in section.options.items() if name in known}
-
-
-def _seconds(work: Callable[[], object], times: int = 20) -> float:
-    """The median time of some work, warmed up."""
-    work()
-    durations = []
-    for _ in range(times):
-        begin = time.perf_counter()
-        work()
-        durations.append(time.perf_counter() - begin)
-    return float(np.median(durations))
