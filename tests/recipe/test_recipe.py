@@ -274,3 +274,21 @@ def test_a_wrong_override_is_refused(override, said):
     with pytest.raises(UserError) as error:
         load("demo", [override])
     assert said in str(error.value)
+
+
+def test_naming_another_entry_leaves_the_options_of_the_old_one_behind(tmp_path):
+    """demo.toml sets decay, which only `inverse` has; -s must still be able to switch."""
+    constant = load("demo", ["learning.schedule=constant"])
+    assert constant.learning.options == {"hidden": 100}
+    # In whichever order: the option that is given belongs to the entry that is named.
+    words = ["learning.floor=0.2", "learning.schedule=cosine"]
+    assert load("demo", words).learning.options["floor"] == 0.2
+    assert load("demo", words[::-1]).learning.options["floor"] == 0.2
+    file = tmp_path / "r.toml"
+    file.write_text("[attack]\nname = 'gaussian'\nstd = 2.0\n")
+    assert load(file, ["attack.name=hidden"]).attack.options == {"coordinate": -1}
+    assert load(file, ["attack.name=gaussian"]).attack.options == {"std": 2.0}
+    with pytest.raises(UserError, match="did you mean 'cosine'"):
+        load("demo", ["learning.schedule=cosin"])
+    with pytest.raises(UserError, match="unknown key 'std'"):
+        load(file, ["attack.name=hidden", "attack.std=3.0"])

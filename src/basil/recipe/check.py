@@ -44,7 +44,8 @@ def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
     if S < 1:
         yield "ring", f"connectivity = {S}: a node needs at least 1 predecessor"
     if S >= N:
-        yield "ring", f"connectivity = {S}: a ring of {N} nodes has only {N - 1} predecessors"
+        has = f"{N - 1} predecessor{'s' * (N > 2)}"
+        yield "ring", f"connectivity = {S}: a ring of {N} nodes has only {has}"
     if ring.placement not in ("random", "row"):
         yield "ring", f"placement = {ring.placement!r}: it must be random or row"
     for event in ring.events:

@@ -39,8 +39,12 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{file} is not valid TOML: {error}") from error
     source = file.name
-    for override in overrides:
-        apply(tree, override)
+    # Names first: an option that is set beside a new name belongs to that.
+    for override in sorted(overrides, key=lambda text: _place(text) not in NAMES):
+        if _place(override) in NAMES:
+            switch(tree, override)
+        else:
+            apply(tree, override)
         source = f"{file.name} with -s"
     return parse(tree, source)
 
@@ -63,6 +67,34 @@ def find(path: str | Path) -> Path:
     if str(path) in recipes:
         return recipes[str(path)]
     raise UserError(f"recipe {str(path)!r}: there is no such file; {nearest(str(path), recipes)}")
+
+
+NAMES = {f"{section}.{key}" for section, tables in OPTION_TABLES.items() for key, _ in tables}
+
+
+def _place(override: str) -> str:
+    return override.partition("=")[0].strip()
+
+
+def switch(tree: dict[str, Any], override: str) -> None:
+    """Name another attack, schedule, …; options that only the old one has are left behind."""
+    section = _place(override).partition(".")[0]
+    old = _options_or_none(section, tree.get(section, {}))
+    apply(tree, override)
+    new = _options_or_none(section, tree[section])
+    if old is None or new is None:  # a name that does not exist: `parse` says where
+        return
+    kept = {field.name for field in fields(SECTIONS[section])}
+    for option in old:
+        if option not in new and option not in kept:
+            tree[section].pop(option, None)
+
+
+def _options_or_none(section: str, values: Any) -> dict[str, Any] | None:
+    try:
+        return options_of(section, values)
+    except (UserError, AttributeError, TypeError):
+        return None
 
 
 def apply(tree: dict[str, Any], override: str) -> None:

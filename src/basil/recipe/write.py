@@ -4,7 +4,7 @@ import json
 from dataclasses import fields, replace
 from typing import Any
 
-from basil.recipe.read import options_of, parse
+from basil.recipe.read import parse, switch
 from basil.recipe.schema import SECTIONS, Recipe
 
 
@@ -57,14 +57,10 @@ def vary(recipe: Recipe, scheme: str, attack: str, seed: int) -> Recipe:
     tree = to_tree(recipe)
     tree["seed"] = seed
     for section, name in (("scheme", scheme), ("attack", attack)):
-        if name == tree[section]["name"]:
-            continue
-        tree[section]["name"] = name
-        kept = {f.name for f in fields(SECTIONS[section])}
-        kept |= set(options_of(section, tree[section]))
-        if section == "attack":
-            kept.discard("start")
-        tree[section] = {k: v for k, v in tree[section].items() if k in kept}
+        if name != tree[section]["name"]:
+            switch(tree, f"{section}.name={json.dumps(name)}")
+            if section == "attack":
+                tree[section].pop("start", None)
     return parse(tree, f"recipe with scheme {scheme}, attack {attack}")
 
 
