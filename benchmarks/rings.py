@@ -48,7 +48,6 @@ def ring(
     model: str = "cifar-cnn",
     seed: int = 0,
     data: basil.Dataset | None = None,
-    **speed: bool,
 ) -> Experiment:
     """The ring of the paper's experiments, unless said otherwise."""
     recipe = parse(
@@ -62,7 +61,7 @@ def ring(
     )
     shape = (3, 32, 32)
     data = data or noise(max(10_000, nodes * batch), shape)
-    return Experiment(recipe, Own(dataset=data), device, **speed)
+    return Experiment(recipe, Own(dataset=data), device)
 
 
 def seconds_a_turn(experiments: Sequence[Experiment], warm_up: int) -> tuple[float, int]:

@@ -53,7 +53,12 @@ class Experiment:
     """A recipe, assembled: every node with its place, its data and its role."""
 
     def __init__(
-        self, recipe: Recipe, own: Own | None = None, device: str = "auto", **speed: bool
+        self,
+        recipe: Recipe,
+        own: Own | None = None,
+        device: str = "auto",
+        *,
+        deterministic: bool = False,
     ) -> None:
         own = own or Own()
         self.device = choose_device(device)
@@ -69,7 +74,10 @@ class Experiment:
         module = self._build(recipe) if own.model is None else copy.deepcopy(own.model)
         default = half_squared_error if self.data.classes == 0 else cross_entropy
         self.compute: Compute = compute_for(
-            module, own.loss or default, Pool(self.data.train, *means, self.device), **speed
+            module,
+            own.loss or default,
+            Pool(self.data.train, *means, self.device),
+            deterministic=deterministic,
         )
         self.recipe = self._measured(recipe)
         self.colluders: dict[str, Any] = {}

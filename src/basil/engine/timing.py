@@ -11,15 +11,11 @@ NOTE_BYTES = 64  # a message without a model: who, which round
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds for a forward pass of one batch and for one SGD step; a link's rate and latency.
+    """Seconds for a forward pass of one batch and for one SGD step; a link's rate and latency."""
 
-    The defaults are the paper's own (Table III: 0.019 s for ten evaluations, 0.006 s for a step;
-    App. H-D: 100 Mb/s).
-    """
-
-    forward: float = 0.0019
-    step: float = 0.006
-    megabits: float = 100.0
+    forward: float
+    step: float
+    megabits: float
     latency: float = 0.0
 
     def compute(self, request: Score | Train) -> float:

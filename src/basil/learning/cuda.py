@@ -17,7 +17,6 @@ full float32 and fixed algorithms.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -83,7 +82,6 @@ class GraphCompute(Compute):
         loss: Loss,
         pool: Pool,
         *,
-        compiled: bool = False,
         deterministic: bool = False,
     ) -> None:
         super().__init__(module, loss, pool)
@@ -94,9 +92,6 @@ class GraphCompute(Compute):
         torch.backends.cudnn.deterministic = deterministic
         self._main = Lane(self, None)
         self._side = Lane(self, torch.cuda.Stream(self.device))
-        self._forward: Callable[..., Tensor] = self._losses
-        if compiled:
-            self._forward = torch.compile(self._losses, dynamic=False)
         # Side work is numbered and done in order: to wait for one number is to wait for all before.
         self._ticket = 0
         self._joined = 0
@@ -110,11 +105,11 @@ class GraphCompute(Compute):
 
     def _score_work(self, lane: Lane, indices: Tensor) -> Tensor:
         with torch.no_grad():
-            losses = self._forward(lane.state, indices)
+            losses = self._losses(lane.state, indices)
             return torch.where(lane.vector.isfinite().all(), losses, torch.inf)
 
     def _train_work(self, lane: Lane, indices: Tensor) -> Tensor:
-        loss = self._forward(lane.state, indices).mean()
+        loss = self._losses(lane.state, indices).mean()
         gradients = torch.autograd.grad(loss, lane.parameters, allow_unused=True)
         pairs = [(p, g) for p, g in zip(lane.parameters, gradients, strict=True) if g is not None]
         with torch.no_grad():
@@ -208,8 +203,10 @@ def _rounded(samples: int) -> int:
     return -(-samples // SIDE_STEP) * SIDE_STEP
 
 
-def compute_for(module: nn.Module, loss: Loss, pool: Pool, **options: Any) -> Compute:
-    """The path that suits the device."""
+def compute_for(
+    module: nn.Module, loss: Loss, pool: Pool, *, deterministic: bool = False
+) -> Compute:
+    """The path that suits the device.  (The plain path is deterministic anyway.)"""
     if pool.device.type == "cuda":
-        return GraphCompute(module, loss, pool, **options)
+        return GraphCompute(module, loss, pool, deterministic=deterministic)
     return Compute(module, loss, pool)

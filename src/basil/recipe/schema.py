@@ -10,6 +10,7 @@ from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
 from basil.table import Table
+from basil.theory import TABLE_III
 
 NO_ATTACK = "none"
 MEASURED = "measured"
@@ -71,9 +72,11 @@ class AttackPart:
 
 @dataclass(frozen=True)
 class Time:
-    forward: float | str = 0.0019  # seconds for one evaluation of one batch, or "measured"
-    step: float | str = 0.006  # seconds for one SGD step, or "measured"
-    megabits: float = 100.0  # of a link, per second
+    """The virtual clock; the defaults are the paper's own (App. H-D, Table III)."""
+
+    forward: float | str = TABLE_III.forward  # seconds to evaluate one batch, or "measured"
+    step: float | str = TABLE_III.step  # seconds for one SGD step, or "measured"
+    megabits: float = float(TABLE_III.megabits_per_second)  # of a link
     latency: float = 0.0  # seconds
     patience: float = 3.0  # a silent node is given up after this many turns' time
 
