@@ -5,8 +5,6 @@ A turn is some hundred small kernels.  What keeps the device busy:
 * **One launch.**  Scores are not computed when they are asked for but together with what comes
   next.  When a node trains, the last model is scored, the selection is made, and the selected model
   is trained, all in one CUDA graph.  Which model was selected stays on the device.
-* **Two branches.**  Of the S receivers of a model only the next node waits for its losses.  Those
-  of the others are computed beside it, on a branch of their own with a lower priority.
 * **Few bytes.**  What a graph needs to know (sample numbers, rows, places) is one small copy.
 * **No waiting.**  Nothing here reads a value back before somebody asks for it.
 
@@ -14,10 +12,10 @@ Matrix products run in TF32 and cuDNN tries out its algorithms, unless `determin
 float32 and fixed algorithms.  The same text runs on a CPU, uncaptured: so it is tested anywhere.
 """
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +30,6 @@ from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Pick, Selection, decide, tensor_of
 
-Part = NDArray[np.int64] | list[int]
 EXAMINED = 2000  # test samples at a time
 
 
@@ -40,13 +37,12 @@ EXAMINED = 2000  # test samples at a time
 class Turn:
     """What a piece of work consists of; all that a captured graph cannot vary.
 
-    Score a model on `others` batches of `batch` samples; with `first`, score it on the batch that
-    is trained on as well; select one of `candidates`; train on batches of these `sizes`.
+    Score a model on `scores` batches of `batch` samples; select one of `candidates` by their losses
+    on one such batch; train on batches of these `sizes`.
     """
 
     batch: int = 0
-    others: int = 0
-    first: bool = False
+    scores: int = 0
     candidates: int = 0
     pick: object = None
     sizes: tuple[int, ...] = ()
@@ -101,7 +97,6 @@ class GraphCompute(Compute):
         self._pending_model = self.initial
         self._sums = torch.zeros(0, 2)  # of the models that are tested: losses, right answers
         self._launches: dict[object, Launch] = {}
-        self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     def _loss_places(self, places: int) -> Tensor:
         return torch.zeros(places, self._width, device=self.device)
@@ -124,10 +119,8 @@ class GraphCompute(Compute):
     def select(
         self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
     ) -> Selection:
-        samples = {len(self._placed(promise)) for promise in losses}
-        if len(samples) != 1:
-            raise ValueError("a node compares its candidates on one batch")
-        return LateSelection(self, [*models, own], [self._placed(p) for p in losses], pick)
+        placed = [self._placed(promise) for promise in losses]
+        return LateSelection(self, [*models, own], placed, pick)
 
     def train(
         self,
@@ -144,7 +137,8 @@ class GraphCompute(Compute):
         start = tensor_of(model)
         self._models.begin()
         row, out = self._models.row(start), self._models.free()
-        self._launch(Turn(sizes=sizes), [*_numbers(batches), [out, _bits(rate)], [row]])
+        samples = [batch.indices for batch in batches]
+        self._launch(Turn(sizes=sizes), samples, [out, _bits(rate), row])
         return self._trained(out)
 
     def _select_and_train(
@@ -154,33 +148,22 @@ class GraphCompute(Compute):
         sizes: tuple[int, ...],
         rate: float,
     ) -> Tensor:
-        pending = self._pending
-        first = next((p for p in pending if p.batch is batches[0]), None)
-        if first is None or any(len(p) != sizes[0] for p in pending):
+        if any(len(promise) != sizes[0] for promise in self._pending):
             self.flush()
-            pending = []
+        pending, self._pending = self._pending, []
         models = self._models
         models.begin()
-        scored: list[Part] = []
+        samples = [batch.indices for batch in batches]
+        samples += [promise.batch.indices for promise in pending]
+        numbers = [0, _bits(rate)]
         if pending:
-            others = [p for p in pending if p is not first]
-            scored = [[models.row(self._pending_model)], *_numbers([p.batch for p in others])]
-            scored.append([p.place for p in (*others, first) if p is not None])
-        rows = [models.row(model) for model in selection.models]
-        out = models.free()
-        turn = Turn(
-            batch=sizes[0],
-            others=max(0, len(pending) - 1),
-            first=bool(pending),
-            candidates=len(selection.losses),
-            pick=_identity(selection.pick),
-            sizes=sizes,
-        )
-        command = [*_numbers(batches), [out, _bits(rate)], *scored, *selection.command(rows)]
-        self._launch(turn, command, selection.pick)
+            numbers += [models.row(self._pending_model), *(p.place for p in pending)]
+        numbers += selection.numbers([models.row(model) for model in selection.models])
+        numbers[0] = out = models.free()
+        turn = Turn(sizes[0], len(pending), len(selection.losses), _identity(selection.pick), sizes)
+        self._launch(turn, samples, numbers, selection.pick)
         for promise in pending:
             promise.made = True
-        self._pending = []
         selection.made = True
         return self._trained(out)
 
@@ -196,10 +179,9 @@ class GraphCompute(Compute):
             alike = [p for p in pending if len(p) == size]
             self._models.begin()
             row = self._models.row(self._pending_model)
-            numbers = _numbers([p.batch for p in alike])
-            self._launch(
-                Turn(batch=size, others=len(alike)), [[row], *numbers, [p.place for p in alike]]
-            )
+            samples = [p.batch.indices for p in alike]
+            numbers = [row, *(p.place for p in alike)]
+            self._launch(Turn(size, len(alike)), samples, numbers)
         for promise in pending:
             promise.made = True
 
@@ -214,7 +196,7 @@ class GraphCompute(Compute):
                 candidates=len(selection.losses),
                 pick=_identity(selection.pick),
             )
-            self._launch(turn, selection.command(rows), selection.pick)
+            self._launch(turn, [], selection.numbers(rows), selection.pick)
             selection.made = True
 
     def indices(self, selections: Sequence[Selection]) -> list[int]:
@@ -233,31 +215,37 @@ class GraphCompute(Compute):
             self._launches[key] = launch
         for place, model in enumerate(models):
             self._models.begin()
-            launch([[self._models.row(model), place]])
+            launch([], [self._models.row(model), place])
         found = (self._sums[: len(models)] / samples).tolist()
         return [(loss, right if self.classifies else float("nan")) for loss, right in found]
 
     # -- what is captured ----------------------------------------------------------------------
 
-    def _launch(self, turn: Turn, parts: list[Part], pick: Pick | None = None) -> None:
+    def _launch(
+        self,
+        turn: Turn,
+        samples: list[NDArray[np.int64]],
+        numbers: list[int],
+        pick: Pick | None = None,
+    ) -> None:
         launch = self._launches.get(turn)
         if launch is None:
-            length = sum(map(len, parts))
+            length = sum(map(len, samples)) + len(numbers)
             launch = Launch(partial(self._work, turn, pick), length, self.device)
             self._launches[turn] = launch
-        launch(parts)
+        launch(samples, numbers)
 
     def _work(self, turn: Turn, pick: Pick | None, command: Tensor) -> None:
         """Everything in one: see `Turn`."""
         fields = Fields(command)
         steps = [fields.next(size) for size in turn.sizes]
+        scored = fields.next(turn.scores * turn.batch)
         out, bits = (fields.next(1), fields.next(1)) if steps else (command[:0], command[:0])
-        scores = turn.others + turn.first
-        if scores:
-            scored = fields.next(1)
-            others = fields.next(turn.others * turn.batch)
-            places = fields.next(scores)
-            self._score(turn, scored, others, places, steps)
+        if turn.scores:
+            vector = self._models.matrix.index_select(0, fields.next(1))
+            losses = self._kernels.losses(vector, scored).view(turn.scores, turn.batch)
+            table = self._losses.tensor[:, : turn.batch]
+            table.index_copy_(0, fields.next(turn.scores), losses)
         row = self._pick(turn, pick, fields) if turn.candidates else None
         if steps:
             row = fields.next(1) if row is None else row
@@ -265,20 +253,6 @@ class GraphCompute(Compute):
             for indices in steps:
                 self._kernels.step(self._lane, indices, bits.view(torch.float64)[0].float())
             self._models.matrix.index_copy_(0, out, self._lane.vector.detach())
-        self._join()
-
-    def _score(
-        self, turn: Turn, scored: Tensor, others: Tensor, places: Tensor, steps: list[Tensor]
-    ) -> None:
-        vector = self._models.matrix.index_select(0, scored)
-        table = self._losses.tensor[:, : turn.batch]
-        if turn.others:
-            with self._aside():
-                losses = self._kernels.losses(vector, others).view(turn.others, turn.batch)
-                table.index_copy_(0, places[: turn.others], losses)
-        if turn.first:
-            losses = self._kernels.losses(vector, steps[0]).view(1, turn.batch)
-            table.index_copy_(0, places[turn.others :], losses)
 
     def _pick(self, turn: Turn, pick: Pick | None, fields: Fields) -> Tensor:
         """The row of the selected model."""
@@ -298,16 +272,6 @@ class GraphCompute(Compute):
             losses, right = self._kernels.judge(vector, pool, which)
             total += torch.stack([losses.sum(dtype=torch.float64), right.sum()])
         self._sums.index_copy_(0, command[1:], total)
-
-    def _aside(self) -> Any:
-        if self._side is None:
-            return torch.no_grad()
-        self._side.wait_stream(torch.cuda.current_stream(self.device))
-        return torch.cuda.stream(self._side)
-
-    def _join(self) -> None:
-        if self._side is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self._side)
 
     # -- places --------------------------------------------------------------------------------
 
@@ -386,20 +350,18 @@ class LateSelection(Selection):
         index = self._compute._picked.tensor[self.place].view(1)
         return torch.stack(list(self.models)).index_select(0, index).view(-1)
 
-    def command(self, rows: list[int]) -> list[Part]:
-        return [[promise.place for promise in self.losses], rows, [self.place]]
+    def numbers(self, rows: list[int]) -> list[int]:
+        """Its part of a command: places of the losses, rows of the models, place of the index."""
+        return [*(promise.place for promise in self.losses), *rows, self.place]
 
     def __del__(self) -> None:
         self._compute._picked.give_back(self.place)
 
 
-def _numbers(batches: Sequence[Batch]) -> list[Part]:
-    return [batch.indices for batch in batches]
-
-
 def _bits(rate: float) -> int:
     """A float64 in the place of an int64."""
-    return int(np.float64(rate).view(np.int64))
+    bits: int = struct.unpack("<q", struct.pack("<d", rate))[0]
+    return bits
 
 
 def _identity(pick: Pick) -> object:

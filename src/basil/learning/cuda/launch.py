@@ -21,6 +21,7 @@ class Launch:
 
     def __init__(self, work: Callable[[Tensor], None], length: int, device: torch.device) -> None:
         self._work = work
+        self._length = length
         self._cuda = device.type == "cuda"
         self._command = torch.zeros(length, dtype=torch.int64, device=device)
         self._host = torch.zeros(AHEAD, length, dtype=torch.int64, pin_memory=self._cuda)
@@ -29,19 +30,18 @@ class Launch:
         self._runs = 0
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, parts: Sequence[NDArray[np.int64] | list[int]]) -> None:
-        """Run the work with the parts of a command, one after the other."""
+    def __call__(self, samples: Sequence[NDArray[np.int64]], numbers: list[int]) -> None:
+        """Run the work; its command is the numbers of samples, and then other numbers."""
         at = self._runs % AHEAD
         half, first = divmod(at, AHEAD // 2)
         if first == 0:
             before = self._taken[half]
             if before is not None:  # the device may not have copied these rows yet
                 before.synchronize()
-        row, start = self._rows[at], 0
-        for part in parts:
-            stop = start + len(part)
-            row[start:stop] = part
-            start = stop
+        row, split = self._rows[at], self._length - len(numbers)
+        if samples:
+            np.concatenate(samples, out=row[:split])
+        row[split:] = numbers
         self._command.copy_(self._host[at], non_blocking=True)
         if self._cuda and first == AHEAD // 2 - 1:
             self._taken[half] = torch.cuda.current_stream().record_event()
@@ -56,8 +56,7 @@ class Launch:
             self._work(self._command)
 
     def _capture(self) -> None:
-        # The critical path goes first where the device has to choose (see `turn`).
-        stream = torch.cuda.Stream(priority=-1)
+        stream = torch.cuda.Stream()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(stream):  # torch.cuda.graph() would also sweep all of Python's heap
