@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from basil import data, rng
-from basil.attack import ATTACKS, View, adversary
-from basil.data import PARTITIONS, Dataset
+from basil.attack import Attack, DataAttack, View, adversary, armed
+from basil.data import PARTITIONS, Dataset, Samples
 from basil.engine.process import Absence
 from basil.engine.simulate import Observer, Simulator
 from basil.engine.timing import Timing
@@ -69,6 +69,8 @@ class Experiment:
         self.byzantine = choose_byzantine(recipe, self.ring)
         self.local = self._deal(recipe)
         means = self.data.mean, self.data.std
+        self._arm(recipe)
+        train = self._poison(recipe)
         self.test = Pool(self.data.test, *means, self.device)
         # A copy: the user's own network stays as it is.
         module = self._build(recipe) if own.model is None else copy.deepcopy(own.model)
@@ -76,7 +78,7 @@ class Experiment:
         self.compute: Compute = compute_for(
             module,
             own.loss or default,
-            Pool(self.data.train, *means, self.device),
+            Pool(train, *means, self.device),
             deterministic=deterministic,
         )
         self.recipe = self._measured(recipe)
@@ -102,6 +104,35 @@ class Experiment:
                 f"learning.batch = {recipe.learning.batch}: no node has more than {largest} samples"
             )
         return list(parts)
+
+    def _arm(self, recipe: Recipe) -> None:
+        """The attack that is carried out, from which round on; None where nobody lies."""
+        self.attack: Attack | None = None
+        self.attack_start, self.attack_options = 1, dict[str, Any]()
+        if self.byzantine:
+            part = recipe.attack
+            self.attack, self.attack_start, self.attack_options = armed(
+                part.name, part.start, part.options
+            )
+
+    def _poison(self, recipe: Recipe) -> Samples:
+        """The training samples, followed by those that Byzantine nodes use instead of their own."""
+        self.poisoned: dict[int, np.ndarray[Any, Any]] = {}
+        self.triggered: Pool | None = None
+        train, attack, options = self.data.train, self.attack, self.attack_options
+        if not isinstance(attack, DataAttack):
+            return train
+        made, total = [train], len(train)
+        for node in sorted(self.byzantine):
+            own = Samples(train.x[self.local[node]], train.y[self.local[node]])
+            stream = rng.stream(recipe.seed, "attack", node, "samples")
+            made.append(attack.poison(own, self.data, stream, **options))
+            self.poisoned[node] = np.arange(total, total + len(own))
+            total += len(own)
+        if attack.triggered is not None:
+            samples = attack.triggered(self.data.test, self.data, **options)
+            self.triggered = Pool(samples, self.data.mean, self.data.std, self.device)
+        return Samples(np.concatenate([s.x for s in made]), np.concatenate([s.y for s in made]))
 
     def _build(self, recipe: Recipe) -> nn.Module:
         build = MODELS[recipe.learning.model]
@@ -150,8 +181,9 @@ class Experiment:
     def _draw(self, node: int, k: int) -> tuple[Batch, ...]:
         learning = self.recipe.learning
         stream = rng.stream(self.recipe.seed, "node", node, "round", k, "batch")
+        lies = node in self.poisoned and k >= self.attack_start
         return draw_batches(
-            self.local[node],
+            self.poisoned[node] if lies else self.local[node],
             stream,
             learning.batch,
             learning.local_steps,
@@ -185,13 +217,27 @@ class Experiment:
             state=state,
             rejoin_round=rejoin_round,
         )
-        if node not in self.byzantine:
+        if self.attack is None or node not in self.byzantine:
             return scheme(place)
-        attack = ATTACKS[recipe.attack.name]
-        first = recipe.attack.start if recipe.attack.start is not None else attack.start
-        options = recipe.attack.options
-        layout = self.compute.layout
-        return adversary(place, scheme, attack, options, first, layout, seed, self.colluders)
+        return adversary(
+            place,
+            scheme,
+            self.attack,
+            self.attack_options,
+            self.attack_start,
+            self.compute.layout,
+            seed,
+            self.colluders,
+            self.byzantine,
+            self._weights,
+        )
+
+    def _weights(self, node: int) -> dict[int, float]:
+        """Whose models a node takes in, and how much each counts: on a ring, all alike."""
+        recipe = self.recipe
+        alone = recipe.scheme.name == "r-plain"
+        reach = recipe.reach - recipe.connectivity + 1 if alone else recipe.reach
+        return dict.fromkeys(self.ring.behind(node, reach), 1 / reach)
 
     @cached_property
     def patience(self) -> float:
@@ -203,21 +249,26 @@ class Experiment:
 
     def _rehearse_attack(self) -> None:
         """Call the attack once on x⁰: a wrong option is said before the run, not in the middle."""
-        if self.byzantine:
+        if self.attack is not None:
             x0, seed = self.compute.initial, self.recipe.seed
+            first = min(self.byzantine)
             view = View(
-                node=min(self.byzantine),
+                node=first,
                 round=1,
                 chosen=x0,
                 honest=x0,
                 layout=self.compute.layout,
+                receivers=self.ring.ahead(first, self.recipe.reach),
+                colluders=self.byzantine,
+                weights=self._weights,
                 generator=rng.torch_stream(seed, "rehearsal", device=self.device),
                 rng=rng.stream(seed, "rehearsal"),
+                common=rng.stream(seed, "rehearsal", "colluders"),
                 state={},
                 shared={},
-                benign=[x0, x0],
+                benign={node: x0 for node in self.ring.order if node not in self.byzantine},
             )
-            ATTACKS[self.recipe.attack.name](view, **self.recipe.attack.options)
+            self.attack(view, **self.attack_options)
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -262,6 +313,7 @@ class Experiment:
             compute=self.compute,
             test=self.test,
             test_samples=samples,
+            triggered=self.triggered,
             checkpoint_seconds=recipe.record.checkpoint,
             progress=progress,
             stop=stop,
@@ -313,6 +365,8 @@ class Experiment:
             "virtual_seconds": recorder.time,
             "model_sha256": run_folder.models_sha256(recorder.models),
         }
+        if "attack_success" in recorder.last:
+            summary["attack_success"] = recorder.last["attack_success"]
         if recipe.record.models:
             run_folder.save_models(folder / run_folder.MODELS, recorder.models, self.compute.layout)
         run_folder.write_json(folder / run_folder.SUMMARY, summary)

@@ -1,6 +1,7 @@
 """Every attack of the table keeps the contract; each does what its formula says."""
 
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -28,11 +29,18 @@ def view(
     *,
     honest: Tensor | None = None,
     chosen: Tensor | None = None,
-    benign: list[Tensor] | None = None,
+    benign: list[Tensor] | dict[int, Tensor] | None = None,
     layout: Layout = LAYOUT,
     k: int = 3,
     seed: int = 0,
+    receivers: tuple[int, ...] = (10, 11),
+    colluders: frozenset[int] = frozenset({1}),
+    weights: Mapping[int, Mapping[int, float]] | None = None,
 ) -> View:
+    """A turn of node 1; benign models given as a list belong to nodes 10, 11, …"""
+    if isinstance(benign, list):
+        benign = dict(enumerate(benign, start=10))
+    everybody = dict.fromkeys((*(benign or {}), *colluders), 1.0)
     draw = rng.torch_stream(seed, "test vectors")
     return View(
         node=1,
@@ -40,8 +48,12 @@ def view(
         chosen=torch.randn(layout.size, generator=draw) if chosen is None else chosen,
         honest=torch.randn(layout.size, generator=draw) if honest is None else honest,
         layout=layout,
+        receivers=receivers,
+        colluders=colluders,
+        weights=lambda j: everybody if weights is None else weights[j],
         generator=rng.torch_stream(seed, "attack", 1, k),
         rng=rng.stream(seed, "attack", 1, k),
+        common=rng.stream(seed, "attack", "colluders"),
         state={},
         shared={},
         benign=benign,
@@ -70,11 +82,16 @@ def test_contract_of_every_attack(name: str, seed: int, hidden: int, r: int) -> 
     if name == "silent":
         assert lies == [None, None]
         return
-    assert lies[0] is not None
-    assert lies[1] is not None
-    assert lies[0].shape == (layout.size,)
-    assert lies[0].dtype == torch.float32
-    assert torch.equal(lies[0].nan_to_num(7.0), lies[1].nan_to_num(7.0))
+    for one, other in zip(*map(vectors, lies), strict=True):
+        assert one.shape == (layout.size,)
+        assert one.dtype == torch.float32
+        assert torch.equal(one.nan_to_num(7.0), other.nan_to_num(7.0))
+
+
+def vectors(lie: object) -> list[Tensor]:
+    """What a lie consists of: one vector, or one for each receiver."""
+    assert lie is not None
+    return list(lie.values()) if isinstance(lie, dict) else [lie]  # type: ignore[list-item]
 
 
 def test_gaussian_is_standard_normal_whatever_the_honest_model() -> None:
@@ -141,11 +158,17 @@ def test_hidden_by_hand() -> None:
 
 def test_distances_are_those_of_the_models_now() -> None:
     crowd = Crowd()
-    models = [torch.randn(5) for _ in range(4)]
-    for change in (None, 2, 0):
-        if change is not None:
+    models = {node: torch.randn(5) for node in (3, 1, 7, 4)}
+    for change in (None, 7, 3, "stack", 1, "another crowd"):
+        if isinstance(change, int):
             models[change] = torch.randn(5)
-        expected = torch.cdist(torch.stack(models).double(), torch.stack(models).double()) ** 2
+        elif change == "stack":
+            models[1] = torch.randn(5)
+            assert torch.equal(crowd.stack(models), torch.stack(list(models.values())))
+        elif change is not None:
+            models = {5: torch.randn(5), **models}
+        rows = torch.stack(list(models.values())).double()
+        expected = torch.cdist(rows, rows) ** 2
         torch.testing.assert_close(crowd.squared_distances(models), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -207,7 +230,8 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
         rule=lowest_loss,
         patience=1.0,
     )
-    protocol = adversary(node, basil, ATTACKS[attack], {}, start, compute.layout, 0, {})
+    options = ATTACKS.options(attack)
+    protocol = adversary(node, basil, ATTACKS[attack], options, start, compute.layout, 0, {})
     answer: object = None
     while True:
         try:
@@ -225,7 +249,7 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
             case Send():
                 answer = float(len(asked))
             case Observe():
-                answer = [torch.ones(1), torch.zeros(1)]
+                answer = {1: torch.ones(1), 2: torch.zeros(1)}
             case _:
                 answer = None
 

@@ -141,13 +141,13 @@ def test_another_attack_leaves_the_options_and_the_start_of_the_first_behind():
     assert vary(parse(GAUSSIAN), "basil", NO_ATTACK, 0).attack.options == {}
 
 
-def test_an_option_that_both_attacks_have_is_kept(monkeypatch):
+def test_an_option_of_the_same_name_is_another_option(monkeypatch):
     def louder(view, *, std: float = 9.0, beat: int = 2):
         """Gaussian noise with a rhythm."""
 
     monkeypatch.setitem(ATTACKS._entries, "louder", louder)
     varied = vary(parse(GAUSSIAN), "basil", "louder", 0)
-    assert varied.attack.options == {"std": 4.0, "beat": 2}
+    assert varied.attack.options == {"std": 9.0, "beat": 2}
 
 
 def test_another_scheme_and_seed_change_nothing_else():

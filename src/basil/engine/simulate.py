@@ -176,7 +176,7 @@ class Simulator:
                     answer = None
                     self._checkpoint(process, request)
                 case Observe():
-                    answer = list(self.sent_last.values())
+                    answer = self.sent_last.copy()
 
     # -- deadlines ---------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ def write_report(runs: Iterable[Run], out: Path) -> ReportPaths:
         unfinished=sum(not run.finished for run in runs),
         count=len(runs),
         curves=curves,
-        header=header(),
+        header=header(runs),
         names=NAMES,
         rows=result_rows(runs),
         each_seed=result_rows(runs, each_seed=True) if len(found) < len(runs) else [],
