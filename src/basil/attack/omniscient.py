@@ -7,7 +7,6 @@ publications say "gradient of worker i" it is the model that benign node i sent 
 from collections.abc import Mapping
 from statistics import NormalDist
 
-import torch
 from torch import Tensor
 
 from basil.attack.check import not_negative, positive
@@ -27,8 +26,9 @@ def alie(view: View, *, z: float = 0.0) -> Tensor:
     not_negative("z", z)
     models = _crowd(view).stack(_benign(view))
     z = z or largest_z(len(models) + len(view.colluders), len(view.colluders))
-    std, mean = torch.std_mean(models, dim=0, correction=0)
-    return mean - z * std
+    mean = models.mean(0)
+    # (torch.std goes down the columns one by one: ten times slower than two passes over the rows.)
+    return mean - z * (models - mean).square_().mean(0).sqrt_()
 
 
 def largest_z(n: int, m: int) -> float:
