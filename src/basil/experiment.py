@@ -106,10 +106,10 @@ class Experiment:
         return list(parts)
 
     def _arm(self, recipe: Recipe) -> None:
-        """The attack that is carried out, from which round on; None where nobody lies."""
+        """The attack of the recipe, and from which round on; None where it names none."""
         self.attack: Attack | None = None
         self.attack_start, self.attack_options = 1, dict[str, Any]()
-        if self.byzantine:
+        if recipe.attack.name != NO_ATTACK:
             part = recipe.attack
             self.attack, self.attack_start, self.attack_options = armed(
                 part.name, part.start, part.options
@@ -217,8 +217,9 @@ class Experiment:
             state=state,
             rejoin_round=rejoin_round,
         )
-        if self.attack is None or node not in self.byzantine:
+        if node not in self.byzantine:
             return scheme(place)
+        assert self.attack is not None
         return adversary(
             place,
             scheme,
@@ -249,7 +250,7 @@ class Experiment:
 
     def _rehearse_attack(self) -> None:
         """Call the attack once on x⁰: a wrong option is said before the run, not in the middle."""
-        if self.attack is not None:
+        if self.attack is not None and self.byzantine:
             x0, seed = self.compute.initial, self.recipe.seed
             first = min(self.byzantine)
             view = View(

@@ -11,6 +11,7 @@ from basil.engine.simulate import Simulator
 from basil.experiment import Experiment, Interrupted, resume
 from basil.recipe import parse
 from basil.record.read import read_run
+from basil.report import write_report
 from basil.report.table import results_table
 
 from ring_helpers import StopAfter, files_of_run
@@ -94,6 +95,10 @@ def test_the_table_shows_success_only_where_it_was_measured(tmp_path: Path) -> N
     assert opened.summary is not None
     shown = {row[0]: row[place] for row in rows}
     assert shown["Gaussian"] == "–"
+    paths = write_report([opened, plain], tmp_path / "report")
+    assert "figures/success.png" in {str(p.relative_to(tmp_path / "report")) for p in paths.figures}
+    assert "Attack success" in paths.page.read_text()
+    assert "Attack success" not in write_report([plain], tmp_path / "plain").page.read_text()
     assert shown["Backdoor"] == f"{100 * opened.summary['attack_success']['worst']:.1f}"
 
 
