@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from basil import data, rng
-from basil.attack import Attack, DataAttack, View, adversary, armed
+from basil.attack import Attack, DataAttack, View, adversary, armed, poisoned
 from basil.data import PARTITIONS, Dataset, Samples
 from basil.engine.process import Absence
 from basil.engine.simulate import Observer, Simulator
@@ -119,20 +119,15 @@ class Experiment:
         """The training samples, followed by those that Byzantine nodes use instead of their own."""
         self.poisoned: dict[int, np.ndarray[Any, Any]] = {}
         self.triggered: Pool | None = None
-        train, attack, options = self.data.train, self.attack, self.attack_options
+        attack, options = self.attack, self.attack_options
         if not isinstance(attack, DataAttack):
-            return train
-        made, total = [train], len(train)
-        for node in sorted(self.byzantine):
-            own = Samples(train.x[self.local[node]], train.y[self.local[node]])
-            stream = rng.stream(recipe.seed, "attack", node, "samples")
-            made.append(attack.poison(own, self.data, stream, **options))
-            self.poisoned[node] = np.arange(total, total + len(own))
-            total += len(own)
+            return self.data.train
         if attack.triggered is not None:
             samples = attack.triggered(self.data.test, self.data, **options)
             self.triggered = Pool(samples, self.data.mean, self.data.std, self.device)
-        return Samples(np.concatenate([s.x for s in made]), np.concatenate([s.y for s in made]))
+        theirs = {node: self.local[node] for node in sorted(self.byzantine)}
+        train, self.poisoned = poisoned(attack, self.data, theirs, recipe.seed, options)
+        return train
 
     def _build(self, recipe: Recipe) -> nn.Module:
         build = MODELS[recipe.learning.model]

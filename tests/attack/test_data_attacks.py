@@ -153,6 +153,11 @@ def test_what_cannot_be_is_said_before_the_run(
     assert "\n" not in str(error.value)
 
 
+def test_a_backdoor_without_attackers_is_checked_all_the_same() -> None:
+    with pytest.raises(UserError, match="puts a patch into images"):
+        experiment({"name": "backdoor"}, ring={"byzantine": 0}, data={"dataset": "synthetic"})
+
+
 def test_a_backdoor_opens_an_undefended_ring_and_leaves_clean_accuracy(tmp_path: Path) -> None:
     """Real digits, R-plain: the patch decides where before it decided nothing."""
     settings: dict[str, dict[str, Any]] = {

@@ -2,7 +2,7 @@
 (`adversary.py`)."""
 
 from basil.attack.adversary import adversary
-from basil.attack.data import DataAttack
+from basil.attack.data import DataAttack, poisoned
 from basil.attack.table import ATTACKS, armed, options_of
 from basil.attack.view import Attack, View, declares
 
@@ -15,4 +15,5 @@ __all__ = [
     "armed",
     "declares",
     "options_of",
+    "poisoned",
 ]

@@ -4,14 +4,16 @@ The function makes the Byzantine node's samples from the honest ones; only these
 the node then trains, it sends.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from basil import rng
 from basil.attack.check import at_least, label, positive
 from basil.attack.view import Attack, Lie, View
 from basil.data import Dataset, Samples
+from basil.data.samples import Array
 from basil.errors import UserError
 
 Poison = Callable[..., Samples]
@@ -37,10 +39,34 @@ class DataAttack(Attack):
         return view.chosen + boost * (view.honest - view.chosen)
 
 
+def poisoned(
+    attack: DataAttack,
+    dataset: Dataset,
+    local: Mapping[int, Array],
+    seed: int,
+    options: dict[str, Any],
+) -> tuple[Samples, dict[int, Array]]:
+    """The training set followed by what Byzantine nodes make of their part, and where that lies.
+
+    `local`: which samples each Byzantine node has.  Sample by sample they are in the same order, so
+    a batch that is drawn by place is the honest batch, changed.
+    """
+    train, places = dataset.train, {}
+    made, total = [train], len(train)
+    for node, indices in local.items():
+        stream = rng.stream(seed, "attack", node, "samples")
+        own = Samples(train.x[indices], train.y[indices])
+        made.append(attack.poison(own, dataset, stream, **options))
+        places[node] = np.arange(total, total + len(own))
+        total += len(own)
+    joined = Samples(np.concatenate([s.x for s in made]), np.concatenate([s.y for s in made]))
+    return joined, places
+
+
 def _label_flip(
     samples: Samples,
     dataset: Dataset,
-    rng: np.random.Generator,
+    draw: np.random.Generator,
     *,
     source: int = -1,
     target: int = -1,
@@ -62,7 +88,7 @@ def _label_flip(
 def _backdoor(
     samples: Samples,
     dataset: Dataset,
-    rng: np.random.Generator,
+    draw: np.random.Generator,
     *,
     target: int = 0,
     fraction: float = 0.5,
@@ -77,7 +103,7 @@ def _backdoor(
     """
     _check_backdoor(dataset, target, fraction, size, boost)
     count = max(1, round(fraction * len(samples)))
-    which = rng.permutation(len(samples))[:count]
+    which = draw.permutation(len(samples))[:count]
     x, y = samples.x.copy(), samples.y.copy()
     x[which] = _stamped(x[which], dataset, size)
     y[which] = target
@@ -85,9 +111,10 @@ def _backdoor(
 
 
 def _backdoor_test(
-    samples: Samples, dataset: Dataset, *, target: int, size: int, **_: Any
+    samples: Samples, dataset: Dataset, *, target: int, fraction: float, size: int, boost: float
 ) -> Samples:
     """Samples of all other classes with the patch, labelled as the attacker wants them."""
+    _check_backdoor(dataset, target, fraction, size, boost)
     others = samples.y != target
     if not others.any():
         raise UserError(f"attack.target = {target}: the test set has no sample of another class")
@@ -95,7 +122,7 @@ def _backdoor_test(
     return Samples(x, np.full_like(samples.y[others], target))
 
 
-def _stamped(x: Any, dataset: Dataset, size: int) -> Any:
+def _stamped(x: Array, dataset: Dataset, size: int) -> Array:
     stamped = x.copy()
     stamped[:, :, -size:, -size:] = dataset.train.x.max()
     return stamped
