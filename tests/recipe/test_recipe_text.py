@@ -14,6 +14,7 @@ from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK, Recipe, parse, to_toml, vary
+from basil.table import Table
 
 # Of option values nothing but the type is checked here: what they mean is the functions' business.
 VALUES = {
@@ -75,6 +76,10 @@ def recipes(draw):
     rounds = draw(st.integers(1, 30))
     seconds = st.one_of(not_negative, st.just("measured"))
     attack = draw(chosen(name=ATTACKS))
+    if "then" in attack:  # the options of what it turns into stand beside it
+        others = {name: ATTACKS[name] for name in ATTACKS if name != "betrayal"}
+        then = draw(chosen(name=Table("attack", others)))
+        attack = {**then, **attack, "then": then["name"]}
     if draw(st.booleans()):
         attack["start"] = draw(st.integers(1, 40))
     tree = {
