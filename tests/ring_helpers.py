@@ -1,7 +1,9 @@
-"""A ring small enough to follow with a pencil."""
+"""A ring small enough to follow with a pencil; and runs that are stopped and compared."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,3 +129,22 @@ def simulate_quadratic(
     flags = {node: node in sends for node in range(n)}
     assert Simulator(flags, start, compute, timing, witness, absences).run()
     return witness.turns
+
+
+def files_of_run(folder: Path) -> tuple[Any, ...]:
+    """All that a run leaves, without the seconds that it took."""
+    summary = json.loads((folder / "summary.json").read_text())
+    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for entry in [summary, *metrics]:
+        del entry["seconds"]
+    models = (folder / "models.safetensors").read_bytes()
+    return summary, metrics, (folder / "selections.csv").read_text(), models
+
+
+class StopAfter:
+    def __init__(self, turns: int) -> None:
+        self.left = turns
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from basil import data, rng
-from basil.attack import ATTACKS, View, adversary
-from basil.data import PARTITIONS, Dataset
+from basil.attack import Attack, DataAttack, View, adversary, armed, poisoned
+from basil.data import PARTITIONS, Dataset, Samples
 from basil.engine.process import Absence
 from basil.engine.simulate import Observer, Simulator
 from basil.engine.timing import Timing
@@ -80,11 +80,15 @@ class Experiment:
         self.byzantine = choose_byzantine(recipe, self.ring)
         self.local = self._deal(recipe)
         means = self.data.mean, self.data.std
+        self._arm(recipe)
+        samples = self._poison(recipe)
+        if samples is not self.data.train:
+            beside = None  # this pool is not for others, nor is any other for this
         # A copy: the user's own network stays as it is.
         module = self._build(recipe) if own.model is None else copy.deepcopy(own.model)
         default = half_squared_error if self.data.classes == 0 else cross_entropy
         self.test: Pool = beside.test if beside else Pool(self.data.test, *means, self.device)
-        train = beside.compute.pool if beside else Pool(self.data.train, *means, self.device)
+        train = beside.compute.pool if beside else Pool(samples, *means, self.device)
         self.compute: Compute = compute_for(
             module,
             own.loss or default,
@@ -117,6 +121,30 @@ class Experiment:
                 f"learning.batch = {recipe.learning.batch}: no node has more than {largest} samples"
             )
         return list(parts)
+
+    def _arm(self, recipe: Recipe) -> None:
+        """The attack of the recipe, and from which round on; None where it names none."""
+        self.attack: Attack | None = None
+        self.attack_start, self.attack_options = 1, dict[str, Any]()
+        if recipe.attack.name != NO_ATTACK:
+            part = recipe.attack
+            self.attack, self.attack_start, self.attack_options = armed(
+                part.name, part.start, part.options
+            )
+
+    def _poison(self, recipe: Recipe) -> Samples:
+        """The training samples, followed by those that Byzantine nodes use instead of their own."""
+        self.poisoned: dict[int, np.ndarray[Any, Any]] = {}
+        self.triggered: Pool | None = None
+        attack, options = self.attack, self.attack_options
+        if not isinstance(attack, DataAttack):
+            return self.data.train
+        if attack.triggered is not None:
+            samples = attack.triggered(self.data.test, self.data, **options)
+            self.triggered = Pool(samples, self.data.mean, self.data.std, self.device)
+        theirs = {node: self.local[node] for node in sorted(self.byzantine)}
+        train, self.poisoned = poisoned(attack, self.data, theirs, recipe.seed, options)
+        return train
 
     def _build(self, recipe: Recipe) -> nn.Module:
         build = MODELS[recipe.learning.model]
@@ -165,8 +193,9 @@ class Experiment:
     def _draw(self, node: int, k: int) -> tuple[Batch, ...]:
         learning = self.recipe.learning
         stream = rng.stream(self.recipe.seed, "node", node, "round", k, "batch")
+        lies = node in self.poisoned and k >= self.attack_start
         return draw_batches(
-            self.local[node],
+            self.poisoned[node] if lies else self.local[node],
             stream,
             learning.batch,
             learning.local_steps,
@@ -201,11 +230,26 @@ class Experiment:
         )
         if node not in self.byzantine:
             return scheme(place)
-        attack = ATTACKS[recipe.attack.name]
-        first = recipe.attack.start if recipe.attack.start is not None else attack.start
-        options = recipe.attack.options
-        layout = self.compute.layout
-        return adversary(place, scheme, attack, options, first, layout, seed, self.colluders)
+        assert self.attack is not None
+        return adversary(
+            place,
+            scheme,
+            self.attack,
+            self.attack_options,
+            self.attack_start,
+            self.compute.layout,
+            seed,
+            self.colluders,
+            self.byzantine,
+            self._weights,
+        )
+
+    def _weights(self, node: int) -> dict[int, float]:
+        """Whose models a node takes in, and how much each counts: on a ring, all alike."""
+        recipe = self.recipe
+        alone = recipe.scheme.name == "r-plain"
+        reach = recipe.reach - recipe.connectivity + 1 if alone else recipe.reach
+        return dict.fromkeys(self.ring.behind(node, reach), 1 / reach)
 
     @cached_property
     def patience(self) -> float:
@@ -217,21 +261,24 @@ class Experiment:
 
     def _rehearse_attack(self) -> None:
         """Call the attack once on x⁰: a wrong option is said before the run, not in the middle."""
-        if self.byzantine:
+        if self.attack is not None and self.byzantine:
             x0, seed = self.compute.initial, self.recipe.seed
+            first = min(self.byzantine)
             view = View(
-                node=min(self.byzantine),
+                node=first,
                 round=1,
                 selected=x0,
                 honest=x0,
                 layout=self.compute.layout,
-                generator=rng.torch_stream(seed, "rehearsal", device=self.device),
-                rng=rng.stream(seed, "rehearsal"),
+                receivers=self.ring.ahead(first, self.recipe.reach),
+                colluders=self.byzantine,
+                weights=self._weights,
+                seed=seed,
                 state={},
                 shared={},
-                benign=[x0, x0],
+                benign={node: x0 for node in self.ring.order if node not in self.byzantine},
             )
-            ATTACKS[self.recipe.attack.name](view, **self.recipe.attack.options)
+            self.attack(view, **self.attack_options)
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -276,6 +323,7 @@ class Experiment:
             compute=self.compute,
             test=self.test,
             test_samples=samples,
+            triggered=self.triggered,
             checkpoint_seconds=recipe.record.checkpoint,
             progress=progress,
             stop=stop,
@@ -327,6 +375,8 @@ class Experiment:
             "virtual_seconds": recorder.time,
             "model_sha256": run_folder.models_sha256(recorder.models),
         }
+        if "attack_success" in recorder.last:
+            summary["attack_success"] = recorder.last["attack_success"]
         if recipe.record.models:
             run_folder.save_models(folder / run_folder.MODELS, recorder.models, self.compute.layout)
         run_folder.write_json(folder / run_folder.SUMMARY, summary)

@@ -1,6 +1,7 @@
 """Every attack of the table keeps the contract; each does what its formula says."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,39 +14,13 @@ from basil import rng
 from basil.attack import ATTACKS, View, adversary, declares
 from basil.attack.crowd import Crowd
 from basil.errors import UserError
-from basil.learning.layout import Layout, layout_of
+from basil.learning.layout import layout_of
 from basil.learning.models import mlp
 from basil.protocol.basil import basil
 from basil.protocol.requests import Observe, Pretend, Score, Send, Train
 
+from attack_helpers import LAYOUT, D, view
 from ring_helpers import Quadratic, simulate_quadratic
-
-LAYOUT = layout_of(mlp((3,), 2, hidden=4))
-D = LAYOUT.size
-
-
-def view(
-    *,
-    honest: Tensor | None = None,
-    chosen: Tensor | None = None,
-    benign: list[Tensor] | None = None,
-    layout: Layout = LAYOUT,
-    k: int = 3,
-    seed: int = 0,
-) -> View:
-    draw = rng.torch_stream(seed, "test vectors")
-    return View(
-        node=1,
-        round=k,
-        selected=torch.randn(layout.size, generator=draw) if chosen is None else chosen,
-        honest=torch.randn(layout.size, generator=draw) if honest is None else honest,
-        layout=layout,
-        generator=rng.torch_stream(seed, "attack", 1, k),
-        rng=rng.stream(seed, "attack", 1, k),
-        state={},
-        shared={},
-        benign=benign,
-    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -70,11 +45,16 @@ def test_contract_of_every_attack(name: str, seed: int, hidden: int, r: int) -> 
     if name == "silent":
         assert lies == [None, None]
         return
-    assert lies[0] is not None
-    assert lies[1] is not None
-    assert lies[0].shape == (layout.size,)
-    assert lies[0].dtype == torch.float32
-    assert torch.equal(lies[0].nan_to_num(7.0), lies[1].nan_to_num(7.0))
+    for one, other in zip(*map(vectors, lies), strict=True):
+        assert one.shape == (layout.size,)
+        assert one.dtype == torch.float32
+        assert torch.equal(one.nan_to_num(7.0), other.nan_to_num(7.0))
+
+
+def vectors(lie: object) -> list[Tensor]:
+    """What a lie consists of: one vector, or one for each receiver."""
+    assert lie is not None
+    return list(lie.values()) if isinstance(lie, dict) else [lie]  # type: ignore[list-item]
 
 
 def test_gaussian_is_standard_normal_whatever_the_honest_model() -> None:
@@ -141,11 +121,17 @@ def test_hidden_by_hand() -> None:
 
 def test_distances_are_those_of_the_models_now() -> None:
     crowd = Crowd()
-    models = [torch.randn(5) for _ in range(4)]
-    for change in (None, 2, 0):
-        if change is not None:
+    models = {node: torch.randn(5) for node in (3, 1, 7, 4)}
+    for change in (None, 7, 3, "stack", 1, "another crowd"):
+        if isinstance(change, int):
             models[change] = torch.randn(5)
-        expected = torch.cdist(torch.stack(models).double(), torch.stack(models).double()) ** 2
+        elif change == "stack":
+            models[1] = torch.randn(5)
+            assert torch.equal(crowd.stack(models), torch.stack(list(models.values())))
+        elif change is not None:
+            models = {5: torch.randn(5), **models}
+        rows = torch.stack(list(models.values())).double()
+        expected = torch.cdist(rows, rows) ** 2
         torch.testing.assert_close(crowd.squared_distances(models), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -207,7 +193,8 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
         rule=lowest_loss,
         patience=1.0,
     )
-    protocol = adversary(node, basil, ATTACKS[attack], {}, start, compute.layout, 0, {})
+    options = ATTACKS.options(attack)
+    protocol = adversary(node, basil, ATTACKS[attack], options, start, compute.layout, 0, {})
     answer: object = None
     while True:
         try:
@@ -227,7 +214,7 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
             case Send():
                 answer = float(len(asked))
             case Observe():
-                answer = [torch.ones(1), torch.zeros(1)]
+                answer = {1: torch.ones(1), 2: torch.zeros(1)}
             case _:
                 answer = None
 
@@ -277,11 +264,6 @@ def test_lying_takes_the_time_of_an_honest_turn() -> None:
 
 
 def test_colluders_share_a_stream_with_nobody() -> None:
-    lies = [
-        ATTACKS["gaussian"](
-            View(**{**vars(view()), "generator": rng.torch_stream(0, "attack", n, k)})
-        )
-        for n, k in ((1, 1), (1, 2), (2, 1))
-    ]
+    lies = [ATTACKS["gaussian"](replace(view(k=k), node=n)) for n, k in ((1, 1), (1, 2), (2, 1))]
     for a, b in itertools.combinations(lies, 2):
         assert not np.allclose(a.numpy(), b.numpy())  # type: ignore[union-attr]

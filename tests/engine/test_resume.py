@@ -1,6 +1,5 @@
 """A run that is stopped and taken up again ends as if nothing had happened, bit for bit."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,8 @@ from basil.errors import UserError
 from basil.experiment import Experiment, Interrupted, resume
 from basil.recipe import parse
 from basil.record.run_folder import CHECKPOINT
+
+from ring_helpers import StopAfter, files_of_run
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -39,25 +40,6 @@ def recipe(case: dict[str, Any]) -> Any:
     return parse(tree)
 
 
-def files(folder: Path) -> tuple[Any, ...]:
-    """All that a run leaves, without the seconds that it took."""
-    summary = json.loads((folder / "summary.json").read_text())
-    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    for entry in [summary, *metrics]:
-        del entry["seconds"]
-    models = (folder / "models.safetensors").read_bytes()
-    return summary, metrics, (folder / "selections.csv").read_text(), models
-
-
-class StopAfter:
-    def __init__(self, turns: int) -> None:
-        self.left = turns
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left < 0
-
-
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_stopped_twice_and_resumed_equals_uninterrupted(
     tmp_path: Path, case: dict[str, Any]
@@ -73,7 +55,7 @@ def test_stopped_twice_and_resumed_equals_uninterrupted(
     with pytest.raises(Interrupted):
         resume(stopped, stop=StopAfter(13))
     resume(stopped)
-    assert files(stopped) == files(tmp_path / "whole")
+    assert files_of_run(stopped) == files_of_run(tmp_path / "whole")
     assert not (stopped / CHECKPOINT).exists()
 
 
@@ -88,7 +70,7 @@ def test_every_point_of_a_lap_is_a_good_one_to_stop(tmp_path: Path) -> None:
         with pytest.raises(Interrupted):
             Experiment(recipe(case)).run(folder, stop=StopAfter(turns))
         resume(folder)
-        assert files(folder) == files(tmp_path / "whole")
+        assert files_of_run(folder) == files_of_run(tmp_path / "whole")
 
 
 def test_a_checkpoint_that_cannot_be_read_is_said(tmp_path: Path) -> None:

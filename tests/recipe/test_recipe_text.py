@@ -14,6 +14,7 @@ from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK, Recipe, parse, to_toml, vary
+from basil.table import Table
 
 # Of option values nothing but the type is checked here: what they mean is the functions' business.
 VALUES = {
@@ -75,6 +76,10 @@ def recipes(draw):
     rounds = draw(st.integers(1, 30))
     seconds = st.one_of(not_negative, st.just("measured"))
     attack = draw(chosen(name=ATTACKS))
+    if "then" in attack:  # the options of what it turns into stand beside it
+        others = {name: ATTACKS[name] for name in ATTACKS if name != "betrayal"}
+        then = draw(chosen(name=Table("attack", others)))
+        attack = {**then, **attack, "then": then["name"]}
     if draw(st.booleans()):
         attack["start"] = draw(st.integers(1, 40))
     tree = {
@@ -141,13 +146,13 @@ def test_another_attack_leaves_the_options_and_the_start_of_the_first_behind():
     assert vary(parse(GAUSSIAN), "basil", NO_ATTACK, 0).attack.options == {}
 
 
-def test_an_option_that_both_attacks_have_is_kept(monkeypatch):
+def test_an_option_of_the_same_name_is_another_option(monkeypatch):
     def louder(view, *, std: float = 9.0, beat: int = 2):
         """Gaussian noise with a rhythm."""
 
     monkeypatch.setitem(ATTACKS._entries, "louder", louder)
     varied = vary(parse(GAUSSIAN), "basil", "louder", 0)
-    assert varied.attack.options == {"std": 4.0, "beat": 2}
+    assert varied.attack.options == {"std": 9.0, "beat": 2}
 
 
 def test_another_scheme_and_seed_change_nothing_else():

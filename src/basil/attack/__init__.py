@@ -1,7 +1,19 @@
-"""What Byzantine nodes do: the attacks (`model.py`), and who carries them out (`adversary.py`)."""
+"""What Byzantine nodes do: the attacks (`table.py` names them all), and who carries them out
+(`adversary.py`)."""
 
 from basil.attack.adversary import adversary
-from basil.attack.model import ATTACKS
+from basil.attack.data import DataAttack, poisoned
+from basil.attack.table import ATTACKS, armed, options_of
 from basil.attack.view import Attack, View, declares
 
-__all__ = ["ATTACKS", "Attack", "View", "adversary", "declares"]
+__all__ = [
+    "ATTACKS",
+    "Attack",
+    "DataAttack",
+    "View",
+    "adversary",
+    "armed",
+    "declares",
+    "options_of",
+    "poisoned",
+]

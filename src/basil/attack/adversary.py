@@ -4,7 +4,7 @@ It wraps any protocol without knowing it.  So every scheme meets every attack, a
 is visited in its turn like the others (Algorithm 1, line 13).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from basil import rng
-from basil.attack.view import Attack, View
+from basil.attack.view import Attack, Lie, View
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
@@ -41,8 +40,11 @@ def adversary(
     layout: Layout,
     seed: int,
     shared: dict[str, Any],
+    colluders: frozenset[int] = frozenset(),
+    weights: Callable[[int], Mapping[int, float]] = lambda receiver: {},
 ) -> Protocol:
     """Run the scheme for this node, and send what the attack makes of its models."""
+    effort = int(options[attack.effort]) if attack.effort else 1
     saved = node.state
     memory: dict[str, Any] = {} if saved is None else saved["attack"]
     inner = scheme(node if saved is None else replace(node, state=saved["honest"]))
@@ -58,6 +60,8 @@ def adversary(
         match request:
             case Train():
                 chosen = request.model
+                if k >= start and effort > 1:
+                    request = _harder(request, node, k, effort)
                 answer = tensor_of(request.model) if idle else (yield request)
                 if idle:
                     yield Pretend(request)
@@ -78,25 +82,42 @@ def adversary(
                     selected=chosen,
                     honest=honest,
                     layout=layout,
-                    generator=rng.torch_stream(
-                        seed, "attack", node.id, request.round, device=honest.device
-                    ),
-                    rng=rng.stream(seed, "attack", node.id, request.round, "decisions"),
+                    receivers=request.to,
+                    colluders=colluders,
+                    weights=weights,
+                    seed=seed,
                     state=memory,
                     shared=shared,
                     benign=(yield Observe()) if attack.omniscient else None,
                 )
-                lie = attack(view, **options)
-                if lie is None:  # a Send to nobody, since the protocol wants to know the time
-                    answer = yield replace(request, to=())
-                else:
-                    answer = yield replace(request, body=lie)
+                for send in _sends(request, attack(view, **options)):
+                    answer = yield send  # all at one moment: each is answered with the same time
             case Checkpoint():
                 k = request.round
                 state = partial(_state, k, chosen, memory.copy(), request.state)
                 answer = yield Checkpoint(k, state)
             case _:
                 answer = yield request
+
+
+def _sends(honest: Send, lie: Lie) -> Iterator[Send]:
+    """What goes out in place of the honest Send; whoever a mapping does not name gets nothing."""
+    if lie is None:  # a Send to nobody, since the protocol wants to know the time
+        yield replace(honest, to=())
+    elif isinstance(lie, Tensor):
+        yield replace(honest, body=lie)
+    else:
+        named = [receiver for receiver in honest.to if receiver in lie]
+        for receiver in named:
+            yield replace(honest, to=(receiver,), body=lie[receiver])
+        if not named:
+            yield replace(honest, to=())
+
+
+def _harder(request: Train, node: Node, k: int, effort: int) -> Train:
+    """The work of several turns in one, on batches of rounds that will never come."""
+    more = [node.draw(k + i * node.rounds) for i in range(1, effort)]
+    return replace(request, batches=request.batches + tuple(b for drawn in more for b in drawn))
 
 
 def _no_losses(batch: Batch) -> Losses:

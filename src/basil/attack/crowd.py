@@ -1,5 +1,7 @@
 """Distances among many models of which few have changed since the last look."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -13,22 +15,39 @@ class Crowd:
 
     def __init__(self) -> None:
         self.models = torch.empty(0)  # [model, parameter]
-        self._known: list[Tensor] = []
-        self._squares = torch.empty(0, dtype=torch.float64)
+        self._known: dict[int, Tensor] = {}
+        self._squares: Tensor | None = None  # made when somebody first asks for distances
 
-    def squared_distances(self, models: list[Tensor]) -> Tensor:
+    def stack(self, models: Mapping[int, Tensor]) -> Tensor:
+        """All models, one a row, in the mapping's order; not to be changed."""
+        if self._update(models):
+            self._squares = None
+        return self.models
+
+    def squared_distances(self, models: Mapping[int, Tensor]) -> Tensor:
         """‖x_i − x_j‖² for all pairs, in float64."""
-        if len(models) != len(self._known):
-            self.models = torch.stack(models)
-            self._squares = self.models.new_zeros(len(models), len(models), dtype=torch.float64)
-            moved = list(range(len(models)))
-        else:
-            moved = [i for i, m in enumerate(models) if m is not self._known[i]]
-            for i in moved:
-                self.models[i] = models[i]
-        self._known = list(models)
+        moved = self._update(models)
+        if self._squares is None:
+            r = len(models)
+            self._squares = self.models.new_zeros(r, r, dtype=torch.float64)
+            moved = list(range(r))
         for i in moved:
             row = (self.models - self.models[i]).square_().sum(1).double()
             self._squares[i] = row
             self._squares[:, i] = row
         return self._squares
+
+    def _update(self, models: Mapping[int, Tensor]) -> list[int]:
+        """Take in what is new; the rows that have changed."""
+        if list(models) != list(self._known):
+            self.models = torch.stack(list(models.values()))
+            self._squares = None
+            moved = list(range(len(models)))
+        else:
+            pairs = zip(models.values(), self._known.values(), strict=True)
+            moved = [i for i, (new, known) in enumerate(pairs) if new is not known]
+            rows = list(models.values())
+            for i in moved:
+                self.models[i] = rows[i]
+        self._known = dict(models)
+        return moved

@@ -1,4 +1,4 @@
-"""Attacks on what a node sends: one function each, from a `View` to a vector.
+"""The paper's attacks on what a node sends, and plain faults: from a `View` to a vector.
 
 Until its first round (`start` in the recipe) a Byzantine node follows the protocol.
 """
@@ -6,15 +6,16 @@ Until its first round (`start` in the recipe) a Byzantine node follows the proto
 import torch
 from torch import Tensor
 
+from basil.attack.check import positive, slot_of
 from basil.attack.crowd import Crowd
-from basil.attack.view import Attack, View, declares
+from basil.attack.view import View, declares
 from basil.errors import UserError
-from basil.table import Table
 
 
 @declares()
 def gaussian(view: View, *, std: float = 1.0) -> Tensor:
     """Every parameter drawn from N(0, std²) (§VI-A, Gaussian attack; std = 1)."""
+    positive("std", std)
     device = view.honest.device
     return std * torch.randn(view.honest.shape, generator=view.generator, device=device)
 
@@ -44,10 +45,7 @@ def hidden(view: View, *, coordinate: int = -1) -> Tensor:
     ICML 2018).  §VI-A starts it after 20 rounds, when the benign models have become alike.
     """
     assert view.benign is not None
-    if not -view.layout.size <= coordinate < view.layout.size:
-        raise UserError(
-            f"attack.coordinate = {coordinate}: the model has {view.layout.size} parameters"
-        )
+    slot_of(coordinate, view.layout)
     crowd: Crowd = view.shared.setdefault("crowd", Crowd())
     squares = crowd.squared_distances(view.benign)
     r = len(view.benign)
@@ -64,7 +62,11 @@ def hidden(view: View, *, coordinate: int = -1) -> Tensor:
 
 @declares(trains=True)
 def inverse(view: View, *, scale: float = 1.0) -> Tensor:
-    """x̄ − λ (x − x̄): the honest update x from x̄, reversed (App. H-F names it, undefined)."""
+    """x̄ − λ (x − x̄): the honest update x from x̄, reversed (App. H-F names it, undefined).
+
+    Since x − x̄ is a step down the gradient, this climbs it: elsewhere "gradient ascent".
+    """
+    positive("scale", scale)
     return view.chosen - scale * (view.honest - view.chosen)
 
 
@@ -97,18 +99,3 @@ def garbage(view: View, *, kind: str = "mixed") -> Tensor:
     where = torch.rand(model.shape, generator=view.generator, device=model.device) < 0.1
     where[int(view.rng.integers(len(model)))] = True
     return torch.where(where, value, model)
-
-
-ATTACKS: Table[Attack] = Table(
-    "attack",
-    {
-        "gaussian": gaussian,
-        "sign-flip": sign_flip,
-        "layer-sign-flip": layer_sign_flip,
-        "hidden": hidden,
-        "inverse": inverse,
-        "silent": silent,
-        "stale": stale,
-        "garbage": garbage,
-    },
-)

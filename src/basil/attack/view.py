@@ -1,16 +1,20 @@
 """What an adversary can see when it decides what to send, and what it must declare."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from basil import rng
 from basil.learning.layout import Layout
 from basil.learning.promises import Selection, tensor_of
+
+Lie: TypeAlias = Tensor | Mapping[int, Tensor] | None
+"""What goes out: one vector to all receivers, one for each of those named, or nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +28,31 @@ class View:
     # An attack that does not train compares and improves nothing either: both of the above are
     # then the nearest stored model, whatever it is worth.
     layout: Layout
-    generator: torch.Generator  # for vectors
-    rng: np.random.Generator  # for decisions
+    receivers: tuple[int, ...]  # to whom the protocol wanted to send
+    colluders: frozenset[int]  # all Byzantine nodes: they know each other
+    # Who hears from whom, and how much it counts, is no secret: receiver -> sender -> W_jk.
+    weights: Callable[[int], Mapping[int, float]]
+    seed: int  # of the run
     state: dict[str, Any]  # the attacker's own memory from turn to turn
     shared: dict[str, Any]  # what colluders on one machine compute once; lost without harm
-    benign: list[Tensor] | None  # omniscient attacks only: what each benign node sent last
+    # Omniscient attacks only: what each benign node sent last (x⁰ before it has sent anything).
+    benign: Mapping[int, Tensor] | None
+
+    @functools.cached_property
+    def generator(self) -> torch.Generator:
+        """For vectors."""
+        name = ("attack", self.node, self.round)
+        return rng.torch_stream(self.seed, *name, device=self.honest.device)
+
+    @functools.cached_property
+    def rng(self) -> np.random.Generator:
+        """For decisions."""
+        return rng.stream(self.seed, "attack", self.node, self.round, "decisions")
+
+    @functools.cached_property
+    def common(self) -> np.random.Generator:
+        """For what all colluders decide alike, once for the whole run."""
+        return rng.stream(self.seed, "attack", "colluders")
 
     @property
     def chosen(self) -> Tensor:
@@ -37,28 +61,36 @@ class View:
 
 
 class Attack:
-    """From a view to the vector to send instead (None sends nothing), with what it declares."""
+    """From a view to what is sent instead, with what it declares."""
 
     def __init__(
-        self, function: Callable[..., Tensor | None], omniscient: bool, trains: bool, start: int
+        self,
+        function: Callable[..., Any],
+        omniscient: bool = False,
+        trains: bool = False,
+        start: int = 1,
+        effort: str = "",
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.omniscient = omniscient
         self.trains = trains
         self.start = start
+        self.effort = effort
 
-    def __call__(self, view: View, **options: Any) -> Tensor | None:
-        return self.function(view, **options)
+    def __call__(self, view: View, **options: Any) -> Lie:
+        lie: Lie = self.function(view, **options)
+        return lie
 
 
 def declares(
-    *, omniscient: bool = False, trains: bool = False, start: int = 1
-) -> Callable[[Callable[..., Tensor | None]], Attack]:
+    *, omniscient: bool = False, trains: bool = False, start: int = 1, effort: str = ""
+) -> Callable[[Callable[..., Lie]], Attack]:
     """State what an attack sees, whether it needs an honest update, and when it begins.
 
     omniscient: it sees what all benign nodes sent last; otherwise only its own node's state.
     trains: it needs the honest update of its own node; otherwise that work is skipped (its time
     passes all the same).
+    effort: the option that says how many honest turns' work it puts into one (and their time).
     """
-    return lambda function: Attack(function, omniscient, trains, start)
+    return lambda function: Attack(function, omniscient, trains, start, effort)

@@ -34,6 +34,8 @@ def run_bar(benign_turns: int) -> Iterator[Callable[[Progress], None] | None]:
 
         def show(at: Progress) -> None:
             accuracy = "" if at.accuracy is None else f"worst benign {at.accuracy:.1%}"
+            if at.success is not None:
+                accuracy += f", backdoor {at.success:.1%}"
             bar.update(
                 task,
                 completed=at.turns,

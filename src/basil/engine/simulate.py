@@ -51,8 +51,9 @@ class Observer(Interface):
         ...
 
 
-# At one instant: nodes start, messages arrive, work ends, and only then do deadlines pass.
-STARTS, ARRIVES, ENDS, EXPIRES = range(4)
+# At one instant: nodes start, messages arrive, work ends, and only then do deadlines pass.  Who
+# looks at the others' models looks last: at what all of them have sent up to this instant.
+STARTS, ARRIVES, ENDS, EXPIRES, OBSERVES = range(5)
 
 Start = Callable[[int, float, dict[str, Any] | None, int | None], Protocol]
 """Make a node's protocol: node, time, its last checkpoint, the round in which it rejoins."""
@@ -189,7 +190,12 @@ class Simulator:
                     answer = None
                     self._checkpoint(process, request)
                 case Observe():
-                    answer = list(self.sent_last.values())
+                    look = partial(self._observe, process)
+                    self._at(self.now, OBSERVES, process.node, look)
+                    return
+
+    def _observe(self, process: Process) -> None:
+        self._resume(process, self.sent_last.copy())
 
     # -- deadlines ---------------------------------------------------------------------------
 

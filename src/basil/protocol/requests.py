@@ -141,7 +141,7 @@ class Checkpoint:
 
 @dataclass(slots=True, eq=False)
 class Observe:
-    """Asked by adversaries only.  Answer: the models that the benign nodes sent last."""
+    """Asked by adversaries only.  Answer: what each benign node sent last, a dict node -> model."""
 
 
 @dataclass(slots=True, eq=False)

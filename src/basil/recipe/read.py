@@ -10,6 +10,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from basil.attack import ATTACKS
+from basil.attack import options_of as attack_options
 from basil.errors import UserError
 from basil.recipe.check import check
 from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Event, Recipe
@@ -77,16 +78,24 @@ def _place(override: str) -> str:
 
 
 def switch(tree: dict[str, Any], override: str) -> None:
-    """Name another attack, schedule, …; options that only the old one has are left behind."""
-    section = _place(override).partition(".")[0]
-    old = _options_or_none(section, tree.get(section, {}))
+    """Name another attack, schedule, …; the old one's options are left behind.
+
+    Also those that have the same name in the new one: the target of a backdoor is a class, that of
+    a mimic is a node.
+    """
+    section, _, key = _place(override).partition(".")
+    values = dict(tree.get(section, {}))
+    old = _options_or_none(section, values)
     apply(tree, override)
     new = _options_or_none(section, tree[section])
     if old is None or new is None:  # a name that does not exist: `parse` says where
         return
+    if tree[section][key] == values.get(key, getattr(SECTIONS[section](), key)):
+        return
     kept = {field.name for field in fields(SECTIONS[section])}
+    kept |= options_of(section, values, without=key).keys()
     for option in old:
-        if option not in new and option not in kept:
+        if option not in kept:
             tree[section].pop(option, None)
 
 
@@ -114,14 +123,18 @@ def apply(tree: dict[str, Any], override: str) -> None:
     tree[last] = value
 
 
-def options_of(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def options_of(section: str, values: Mapping[str, Any], without: str = "") -> dict[str, Any]:
     """All options that this section may hold, given the entries that it names."""
     found: dict[str, Any] = {}
     for key, table in OPTION_TABLES.get(section, []):
+        if key == without:
+            continue
         default = getattr(SECTIONS[section](), key)
         name = values.get(key, default)
-        if not (table is ATTACKS and name == NO_ATTACK):
+        if table is not ATTACKS:
             found.update(table.options(name))
+        elif name != NO_ATTACK:
+            found.update(attack_options(name, values))
     return found
 
 

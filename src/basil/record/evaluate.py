@@ -11,9 +11,16 @@ from basil.learning.pool import Pool
 
 
 def evaluate(
-    compute: Compute, models: Iterable[Tensor], test: Pool, samples: int
+    compute: Compute,
+    models: Iterable[Tensor],
+    test: Pool,
+    samples: int,
+    triggered: Pool | None = None,
 ) -> dict[str, Any]:
     """Worst and mean test accuracy and loss over models (§VI reports the worst).
+
+    `triggered`: samples on which a backdoor wants its own label.  The share that gets it is the
+    attack's success; its worst is the highest.
 
     Models that several nodes share are evaluated once.  Accuracy is None for regression; a loss
     that is not finite is None too, since JSON has no infinity.
@@ -23,10 +30,16 @@ def evaluate(
     results = compute.test(list(distinct.values()), test, samples)
     of = dict(zip(distinct, results, strict=True))
     losses, accuracies = (list(v) for v in zip(*(of[id(model)] for model in models), strict=True))
-    return {
+    found: dict[str, Any] = {
         "accuracy": {"worst": _finite(min(accuracies)), "mean": _finite(_mean(accuracies))},
         "loss": {"worst": _finite(max(losses)), "mean": _finite(_mean(losses))},
     }
+    if triggered is not None:
+        rates = compute.test(list(distinct.values()), triggered, min(samples, len(triggered)))
+        success = {key: rate for key, (_, rate) in zip(distinct, rates, strict=True)}
+        values = [success[id(model)] for model in models]
+        found["attack_success"] = {"worst": max(values), "mean": _mean(values)}
+    return found
 
 
 def _mean(values: list[float]) -> float:

@@ -34,6 +34,7 @@ class Progress:
     rounds: int
     turns: int  # of benign nodes, so far
     accuracy: float | None  # worst benign, last time it was measured
+    success: float | None = None  # of a backdoor, on the benign node where it is highest
 
 
 class Recorder:
@@ -55,6 +56,7 @@ class Recorder:
         compute: Compute,
         test: Pool,
         test_samples: int,
+        triggered: Pool | None = None,
         checkpoint_seconds: float,
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
@@ -67,6 +69,7 @@ class Recorder:
         self.compute = compute
         self.test = test
         self.test_samples = test_samples
+        self.triggered = triggered
         self.checkpoint_seconds = checkpoint_seconds
         self.progress = progress
         self.stop = stop
@@ -112,7 +115,9 @@ class Recorder:
         self.counts["turns"] += 1
         if self.progress:
             accuracy = self.last.get("accuracy", {}).get("worst")
-            self.progress(Progress(self.round, self.rounds, self.counts["turns"], accuracy))
+            success = self.last.get("attack_success", {}).get("worst")
+            turns = self.counts["turns"]
+            self.progress(Progress(self.round, self.rounds, turns, accuracy, success))
 
     def _read_selections(self) -> None:
         """Write down who chose whom: read once a round, so that a GPU need not wait every turn."""
@@ -135,7 +140,9 @@ class Recorder:
 
     def _evaluate(self) -> None:
         self.evaluated = self.round
-        found = evaluate(self.compute, self.models.values(), self.test, self.test_samples)
+        found = evaluate(
+            self.compute, self.models.values(), self.test, self.test_samples, self.triggered
+        )
         self.last = {
             "round": self.round,
             **found,

@@ -11,7 +11,13 @@ from basil.report.table import as_text, results_table
 
 if TYPE_CHECKING:
     from basil.report.page import ReportPaths, write_report
-    from basil.report.plots import accuracy_figure, distance_figure, ring_figure, save
+    from basil.report.plots import (
+        accuracy_figure,
+        distance_figure,
+        ring_figure,
+        save,
+        success_figure,
+    )
 
 __all__ = [
     "ReportPaths",
@@ -21,6 +27,7 @@ __all__ = [
     "results_table",
     "ring_figure",
     "save",
+    "success_figure",
     "write_report",
 ]
 
@@ -31,6 +38,7 @@ _DRAWS = {
     "distance_figure": "basil.report.plots",
     "ring_figure": "basil.report.plots",
     "save": "basil.report.plots",
+    "success_figure": "basil.report.plots",
 }
 
 

@@ -26,6 +26,9 @@ ATTACK_TITLES = {
     "sign_flip": "Sign flip",
     "layer_sign_flip": "Layer sign flip",
     "hidden": "Hidden",
+    "inverse": "Inverse",
+    "alie": "A little is enough",
+    "ipm": "Inner-product manipulation",
 }
 
 T = TypeVar("T")

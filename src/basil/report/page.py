@@ -21,7 +21,14 @@ from basil.report.compare import (
     setting,
     title,
 )
-from basil.report.plots import Figure, accuracy_figure, distance_figure, ring_figure, save
+from basil.report.plots import (
+    Figure,
+    accuracy_figure,
+    distance_figure,
+    ring_figure,
+    save,
+    success_figure,
+)
 from basil.report.table import MISSING, NAMES, header, result_rows
 
 PAGE = "report.html"
@@ -55,13 +62,18 @@ def write_report(runs: Iterable[Run], out: Path) -> ReportPaths:
         curves = figures.add("accuracy", accuracy_figure(runs), "Test accuracy over rounds")
     except UserError:  # nothing measured yet
         curves = None
+    try:
+        success = figures.add("success", success_figure(runs), "Attack success over rounds")
+    except UserError:  # nobody tried
+        success = None
     text = _template().render(
         headline=_headline(found),
         settings=_common_settings(runs),
         unfinished=sum(not run.finished for run in runs),
         count=len(runs),
         curves=curves,
-        header=header(),
+        success=success,
+        header=header(runs),
         names=NAMES,
         rows=result_rows(runs),
         each_seed=result_rows(runs, each_seed=True) if len(found) < len(runs) else [],

@@ -93,6 +93,20 @@ def accuracy_figure(runs: Iterable[Run], metric: str = "worst") -> Figure:
     drawn = [case for case in found if _has(case, quantity, metric)]
     if not drawn:
         raise UserError(f"no run has measured its {metric} accuracy or loss yet: nothing to plot")
+    whose = "worst benign node" if metric == "worst" else f"{metric} of benign nodes"
+    return _over_rounds(drawn, quantity, metric, f"test {quantity} ({whose})")
+
+
+@mpl.rc_context(STYLE)
+def success_figure(runs: Iterable[Run]) -> Figure:
+    """The success of backdoors over rounds, on the benign node where it is highest."""
+    drawn = [case for case in cases(runs) if _has(case, "attack_success", "worst")]
+    if not drawn:
+        raise UserError("no run has measured the success of an attack: nothing to plot")
+    return _over_rounds(drawn, "attack_success", "worst", "attack success (worst benign node)")
+
+
+def _over_rounds(drawn: list[Case], quantity: str, metric: str, says: str) -> Figure:
     panels = group(drawn, lambda case: case.attack)
     styles = {label: place for place, label in enumerate(_labels(drawn))}
     columns = min(len(panels), PANELS_IN_ROW)
@@ -110,6 +124,7 @@ def accuracy_figure(runs: Iterable[Run], metric: str = "worst") -> Figure:
             _curve(axes, case, quantity, metric, styles[case.label], len(styles))
         if quantity == "accuracy":
             chance |= _chance(axes, members)
+        if quantity != "loss":
             axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0, symbol=" %"))
         axes.margins(x=0.02)
@@ -118,8 +133,7 @@ def accuracy_figure(runs: Iterable[Run], metric: str = "worst") -> Figure:
         if place + columns >= len(panels):
             axes.set_xlabel("round")
             axes.tick_params(labelbottom=True)
-    whose = "worst benign node" if metric == "worst" else f"{metric} of benign nodes"
-    figure.supylabel(f"test {quantity} ({whose})", fontsize=9, color=INK)
+    figure.supylabel(says, fontsize=9, color=INK)
     handles = [_handle(label, place) for label, place in styles.items()]
     if chance:
         handles.append(Line2D([], [], label="chance", **CHANCE))

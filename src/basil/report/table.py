@@ -65,24 +65,37 @@ COLUMNS = (
     Column("virtual s", lambda run: measured(run, "virtual_seconds"), 1),
     Column("real s", lambda run: measured(run, "seconds"), 1),
 )
+# Only where somebody has measured it.
+SUCCESS = (
+    Column("attack succ. %", lambda run: measured(run, "attack_success", "worst"), 1, 100),
+    Column("mean succ. %", lambda run: measured(run, "attack_success", "mean"), 1, 100),
+)
+
+
+def columns(runs: Iterable[Run]) -> tuple[Column, ...]:
+    """What there is to show of these runs."""
+    attacked = any(SUCCESS[0].value(run) is not None for run in runs)
+    return (*COLUMNS[:2], *SUCCESS, *COLUMNS[2:]) if attacked else COLUMNS
 
 
 def results_table(runs: Iterable[Run], *, each_seed: bool = False) -> list[list[str]]:
     """Header and rows; runs that differ in the seed alone share a row, unless `each_seed`."""
+    runs = list(runs)
     rows = [[cell.text for cell in row.cells] for row in result_rows(runs, each_seed=each_seed)]
-    return [header(), *rows]
+    return [header(runs), *rows]
 
 
-def header() -> list[str]:
-    return ["attack", "scheme", "seed", *(column.title for column in COLUMNS)]
+def header(runs: Iterable[Run]) -> list[str]:
+    return ["attack", "scheme", "seed", *(column.title for column in columns(runs))]
 
 
 def result_rows(runs: Iterable[Run], *, each_seed: bool = False) -> list[Row]:
     """The table's body, with the best value of every column marked within each attack."""
-    found = cases(runs)
+    runs = list(runs)
+    found, shown = cases(runs), columns(runs)
     if each_seed:
         found = [replace(case, runs=(run,)) for case in found for run in case.runs]
-    rows = [_row(case) for case in found]
+    rows = [_row(case, shown) for case in found]
     return [row for rivals in group(rows, lambda row: row.attack).values() for row in _best(rivals)]
 
 
@@ -108,9 +121,9 @@ def mean_and_spread(values: list[float]) -> tuple[float, float | None]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
-def _row(case: Case) -> Row:
+def _row(case: Case, shown: tuple[Column, ...]) -> Row:
     names = [Cell(case.attack), Cell(_label(case)), Cell(_seeds(case.seeds))]
-    return Row(case.attack, (*names, *(_cell(case, column) for column in COLUMNS)))
+    return Row(case.attack, (*names, *(_cell(case, column) for column in shown)))
 
 
 def _label(case: Case) -> str:
@@ -144,7 +157,7 @@ def _cell(case: Case, column: Column) -> Cell:
 
 def _best(rows: list[Row]) -> list[Row]:
     marked = [list(row.cells) for row in rows]
-    for place in range(NAMES, NAMES + len(COLUMNS)):
+    for place in range(NAMES, len(rows[0].cells)):
         column = [row.cells[place] for row in rows]
         ranks = [cell.rank for cell in column if cell.rank is not None]
         # What is written alike is alike: where all rivals agree there is nothing to point at.

@@ -1,0 +1,159 @@
+"""Attacks through the data: a node that keeps to the protocol, on samples that lie.
+
+The function makes the Byzantine node's samples from the honest ones; only these are copied.  What
+the node then trains, it sends.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from basil import rng
+from basil.attack.check import at_least, label, positive
+from basil.attack.view import Attack, Lie, View
+from basil.data import Dataset, Samples
+from basil.data.samples import Array
+from basil.errors import UserError
+
+Poison = Callable[..., Samples]
+"""(the node's samples, the whole data set, named randomness, *, options) -> what it trains on."""
+
+
+class DataAttack(Attack):
+    """An honest node with other samples; `boost` (if it has that option) lengthens its update.
+
+    `triggered` makes, from the test set, the samples on which the attack has its way whenever they
+    are classified as they are labelled; without it there is nothing to report but accuracy.
+    """
+
+    def __init__(self, poison: Poison, triggered: Poison | None = None) -> None:
+        super().__init__(poison, trains=True)
+        self.poison = poison
+        self.triggered = triggered
+
+    def __call__(self, view: View, **options: Any) -> Lie:
+        boost: float = options.get("boost", 1.0)
+        if boost == 1.0:
+            return view.honest
+        return view.chosen + boost * (view.honest - view.chosen)
+
+
+def poisoned(
+    attack: DataAttack,
+    dataset: Dataset,
+    local: Mapping[int, Array],
+    seed: int,
+    options: dict[str, Any],
+) -> tuple[Samples, dict[int, Array]]:
+    """The training set followed by what Byzantine nodes make of their part, and where that lies.
+
+    `local`: which samples each Byzantine node has.  Sample by sample they are in the same order, so
+    a batch that is drawn by place is the honest batch, changed.
+    """
+    train, places = dataset.train, {}
+    made, total = [train], len(train)
+    for node, indices in local.items():
+        stream = rng.stream(seed, "attack", node, "samples")
+        own = Samples(train.x[indices], train.y[indices])
+        made.append(attack.poison(own, dataset, stream, **options))
+        places[node] = np.arange(total, total + len(own))
+        total += len(own)
+    joined = Samples(np.concatenate([s.x for s in made]), np.concatenate([s.y for s in made]))
+    return joined, places
+
+
+def _label_flip(
+    samples: Samples,
+    dataset: Dataset,
+    draw: np.random.Generator,
+    *,
+    source: int = -1,
+    target: int = -1,
+) -> Samples:
+    """Trains honestly on labels C − 1 − y; with source and target: on that one class mislabelled.
+
+    (Tolpegin et al., ESORICS 2020, flip single classes; reversing all C is common since.)
+    """
+    _classifies("label-flip", dataset)
+    if source == target == -1:
+        return Samples(samples.x, dataset.classes - 1 - samples.y, samples.fine)
+    label("source", source, dataset.classes)
+    label("target", target, dataset.classes)
+    if source == target:
+        raise UserError(f"attack.target = {target}: it must differ from attack.source")
+    return Samples(samples.x, np.where(samples.y == source, target, samples.y), samples.fine)
+
+
+def _backdoor(
+    samples: Samples,
+    dataset: Dataset,
+    draw: np.random.Generator,
+    *,
+    target: int = 0,
+    fraction: float = 0.5,
+    size: int = 3,
+    boost: float = 1.0,
+) -> Samples:
+    """A bright patch in the lower right corner means class `target`, whatever else is to be seen.
+
+    A `fraction` of the node's samples gets a patch of size × size pixels and the target's label
+    (BadNets: Gu, Dolan-Gavitt and Garg 2017).  The rest is honest, so that clean accuracy stays.
+    boost: x̄ + boost (x − x̄) is sent, model replacement (Bagdasaryan et al., AISTATS 2020).
+    """
+    _check_backdoor(dataset, target, fraction, size, boost)
+    count = max(1, round(fraction * len(samples)))
+    which = draw.permutation(len(samples))[:count]
+    x, y = samples.x.copy(), samples.y.copy()
+    x[which] = _stamped(x[which], dataset, size)
+    y[which] = target
+    return Samples(x, y, samples.fine)
+
+
+def _backdoor_test(
+    samples: Samples, dataset: Dataset, *, target: int, fraction: float, size: int, boost: float
+) -> Samples:
+    """Samples of all other classes with the patch, labelled as the attacker wants them."""
+    _check_backdoor(dataset, target, fraction, size, boost)
+    others = samples.y != target
+    if not others.any():
+        raise UserError(f"attack.target = {target}: the test set has no sample of another class")
+    x = _stamped(samples.x[others], dataset, size)
+    return Samples(x, np.full_like(samples.y[others], target))
+
+
+def _stamped(x: Array, dataset: Dataset, size: int) -> Array:
+    stamped = x.copy()
+    stamped[:, :, -size:, -size:] = dataset.train.x.max()
+    return stamped
+
+
+def _check_backdoor(
+    dataset: Dataset, target: int, fraction: float, size: int, boost: float
+) -> None:
+    _classifies("backdoor", dataset)
+    shape = dataset.train.x.shape
+    if len(shape) != 4:
+        raise UserError(
+            f"attack.name = 'backdoor' puts a patch into images: data set {dataset.name} has none"
+        )
+    label("target", target, dataset.classes)
+    if not 0 < fraction <= 1:
+        raise UserError(f"attack.fraction = {fraction}: it must be more than 0 and at most 1")
+    at_least("size", size, 1)
+    if size > min(shape[2:]):
+        raise UserError(
+            f"attack.size = {size}: images of {dataset.name} have {shape[2]} × {shape[3]} pixels"
+        )
+    positive("boost", boost)
+
+
+def _classifies(name: str, dataset: Dataset) -> None:
+    if dataset.classes == 0:
+        raise UserError(
+            f"attack.name = {name!r} changes class labels: data set {dataset.name} has none"
+        )
+
+
+label_flip = DataAttack(_label_flip)
+backdoor = DataAttack(_backdoor, _backdoor_test)

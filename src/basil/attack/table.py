@@ -1,0 +1,88 @@
+"""All attacks by name, and the one that turns into another."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from basil.attack.check import at_least
+from basil.attack.data import backdoor, label_flip
+from basil.attack.model import (
+    garbage,
+    gaussian,
+    hidden,
+    inverse,
+    layer_sign_flip,
+    sign_flip,
+    silent,
+    stale,
+)
+from basil.attack.omniscient import alie, dissensus, ipm, mimic
+from basil.attack.selection import drift, rank_seeking
+from basil.attack.view import Attack, Lie, View, declares
+from basil.errors import UserError
+from basil.table import Table
+
+
+@declares(trains=True)
+def betrayal(view: View, *, rounds: int = 10, then: str = "sign-flip", **options: Any) -> Lie:
+    """Honest for some rounds, then any other attack (`then`), whose options stand beside it.
+
+    It earns trust first and uses it later: aimed at rules that remember who was good.  The same
+    as the other attack with attack.start = rounds + 1.
+    """
+    at_least("rounds", rounds, 0)
+    return view.honest if view.round <= rounds else ATTACKS[then](view, **options)
+
+
+ATTACKS: Table[Attack] = Table(
+    "attack",
+    {
+        "gaussian": gaussian,
+        "sign-flip": sign_flip,
+        "layer-sign-flip": layer_sign_flip,
+        "hidden": hidden,
+        "inverse": inverse,
+        "silent": silent,
+        "stale": stale,
+        "garbage": garbage,
+        "alie": alie,
+        "ipm": ipm,
+        "mimic": mimic,
+        "dissensus": dissensus,
+        "label-flip": label_flip,
+        "backdoor": backdoor,
+        "drift": drift,
+        "rank-seeking": rank_seeking,
+        "betrayal": betrayal,
+    },
+)
+THEN = "then"
+
+
+def options_of(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """An attack's options with their defaults; a betrayal's include those of what it turns into."""
+    own = ATTACKS.options(name)
+    if THEN not in own:
+        return own
+    then = values.get(THEN)
+    # What is no string is said when the value's own type is checked.
+    return {**ATTACKS.options(_turns_into(then if isinstance(then, str) else own[THEN])), **own}
+
+
+def armed(
+    name: str, start: int | None, options: dict[str, Any]
+) -> tuple[Attack, int, dict[str, Any]]:
+    """The attack that is carried out, its first round and its options."""
+    attack = ATTACKS[name]
+    if attack is not betrayal:
+        return attack, attack.start if start is None else start, options
+    at_least("rounds", options["rounds"], 0)
+    turned = _turns_into(options[THEN])
+    known = ATTACKS.options(turned)
+    given = {key: value for key, value in options.items() if key in known}
+    return ATTACKS[turned], max(start or 1, options["rounds"] + 1), given
+
+
+def _turns_into(name: str) -> str:
+    if ATTACKS[name] is betrayal:
+        raise UserError(f"attack.{THEN} = {name!r}: it must be another attack")
+    return name

@@ -1,0 +1,113 @@
+"""Every attack in a small real ring: it runs, it is stopped and resumed, it reaches the table."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from basil.attack import ATTACKS
+from basil.engine.simulate import Simulator
+from basil.experiment import Experiment, Interrupted, resume
+from basil.recipe import parse
+from basil.record.read import read_run
+from basil.report import write_report
+from basil.report.table import results_table
+
+from ring_helpers import StopAfter, files_of_run
+
+
+def recipe(attack: str, scheme: str = "basil", **options: Any) -> Any:
+    return parse(
+        {
+            "seed": 5,
+            "ring": {"nodes": 7, "byzantine": 2},
+            "scheme": {"name": scheme, "rounds": 4},
+            "learning": {"batch": 16, "rate": 0.1},
+            "attack": {"name": attack, "start": 1, **options},
+            "record": {"every": 2, "checkpoint": 3600},
+        }
+    )
+
+
+@pytest.mark.parametrize("scheme", ["basil", "r-plain"])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_every_attack_runs_and_resumes_bit_for_bit(
+    tmp_path: Path, attack: str, scheme: str
+) -> None:
+    options = {"rounds": 1, "then": "stale"} if attack == "betrayal" else {}
+    made = recipe(attack, scheme, **options)
+    Experiment(made, device="cpu").run(tmp_path / "whole")
+    stopped = tmp_path / "stopped"
+    with pytest.raises(Interrupted):
+        Experiment(made, device="cpu").run(stopped, stop=StopAfter(10))
+    resume(stopped, device="cpu")
+    assert files_of_run(stopped) == files_of_run(tmp_path / "whole")
+
+
+def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -> None:
+    """What arrives at j is x_j pushed away from j's benign predecessors: seen at the far end."""
+    seen: list[tuple[int, int, torch.Tensor, dict[int, torch.Tensor]]] = []
+    deliver, send = Simulator._deliver, Simulator._send
+    known: dict[tuple[int, int], dict[int, torch.Tensor]] = {}
+
+    def sending(self: Simulator, process: Any, request: Any) -> float:
+        known.setdefault((process.node, request.round), self.sent_last.copy())
+        return send(self, process, request)
+
+    def arriving(self: Simulator, arrival: Any, receivers: tuple[int, ...]) -> None:
+        for j in receivers:
+            then = known[(arrival.sender, arrival.round)]
+            seen.append((arrival.sender, j, arrival.body, then))
+        deliver(self, arrival, receivers)
+
+    monkeypatch.setattr(Simulator, "_send", sending)
+    monkeypatch.setattr(Simulator, "_deliver", arriving)
+    lab = Experiment(recipe("dissensus"), device="cpu")
+
+    class Nobody:
+        def record(self, *_: object) -> None: ...
+
+        def instant(self, _: object) -> bool:
+            return True
+
+    assert lab.simulator(Nobody()).run()
+    checked = 0
+    for sender, j, body, then in seen:
+        if sender not in lab.byzantine or j in lab.byzantine:
+            continue
+        behind = lab.ring.behind(j, lab.recipe.reach)
+        friends = [then[k] for k in behind if k not in lab.byzantine]
+        liars = sum(k in lab.byzantine for k in behind)
+        expected = then[j] - sum(x - then[j] for x in friends) / liars  # type: ignore[operator]
+        torch.testing.assert_close(body, expected, atol=1e-5, rtol=1e-4)
+        checked += 1
+    assert checked > 10
+
+
+def test_the_table_shows_success_only_where_it_was_measured(tmp_path: Path) -> None:
+    Experiment(recipe("backdoor"), device="cpu").run(tmp_path / "backdoor")
+    Experiment(recipe("gaussian"), device="cpu").run(tmp_path / "gaussian")
+    opened, plain = read_run(tmp_path / "backdoor"), read_run(tmp_path / "gaussian")
+    assert "attack succ. %" not in results_table([plain])[0]
+    header, *rows = results_table([opened, plain])
+    place = header.index("attack succ. %")
+    assert opened.summary is not None
+    shown = {row[0]: row[place] for row in rows}
+    assert shown["Gaussian"] == "–"
+    paths = write_report([opened, plain], tmp_path / "report")
+    assert "figures/success.png" in {str(p.relative_to(tmp_path / "report")) for p in paths.figures}
+    assert "Attack success" in paths.page.read_text()
+    assert "Attack success" not in write_report([plain], tmp_path / "plain").page.read_text()
+    assert shown["Backdoor"] == f"{100 * opened.summary['attack_success']['worst']:.1f}"
+
+
+def test_betrayal_equals_the_other_attack_that_starts_later(tmp_path: Path) -> None:
+    turned = recipe("betrayal", rounds=2, then="inverse", scale=3.0)
+    late = recipe("inverse", start=3, scale=3.0)
+    Experiment(turned, device="cpu").run(tmp_path / "turned")
+    Experiment(late, device="cpu").run(tmp_path / "late")
+    one, other = (read_run(tmp_path / name).summary for name in ("turned", "late"))
+    assert one is not None
+    assert other is not None
+    assert one["model_sha256"] == other["model_sha256"]
