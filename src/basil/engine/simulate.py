@@ -55,6 +55,9 @@ class Observer(Interface):
 # looks at the others' models looks last: at what all of them have sent up to this instant.
 STARTS, ARRIVES, ENDS, EXPIRES, OBSERVES = range(5)
 
+ToScore = tuple[Process, Tensor, Batch, Arrival | None]
+"""Who asks, which model, on what; the arrival that is handed over with its losses, None: a Score."""
+
 Start = Callable[[int, float, dict[str, Any] | None, int | None], Protocol]
 """Make a node's protocol: node, time, its last checkpoint, the round in which it rejoins."""
 
@@ -85,9 +88,8 @@ class Simulator:
         self._heap: list[tuple[float, int, int, int, Callable[[], None]]] = []
         self._number = itertools.count(1)
         self._trains: list[tuple[Process, Train]] = []
-        # Models to be scored, by identity, with those who ask; an arrival is handed over with its
-        # losses, None is the answer to a Score.
-        self._scores: dict[int, list[tuple[Process, Tensor, Batch, Arrival | None]]] = {}
+        # Models to be scored, by identity.
+        self._scores: dict[int, list[ToScore]] = {}
         self._alarms: dict[int, list[Process]] = {}  # by the tick in which a deadline may pass
         self._tick = 0.0
         self._departures = {(a.node, a.leaves) for a in absences}
@@ -265,6 +267,7 @@ class Simulator:
 
     def _deliver(self, arrival: Arrival, receivers: tuple[int, ...]) -> None:
         model = arrival.body if isinstance(arrival.body, Tensor) else None
+        scores: list[ToScore] = []
         for receiver in receivers:
             process = self.processes[receiver]
             if process.protocol is None:
@@ -278,7 +281,10 @@ class Simulator:
             if waiting.score_on is None or model is None:
                 self._resume(process, arrival)
             else:
-                self._to_score(process, model, waiting.score_on, arrival)
+                process.done.evaluations += 1
+                scores.append((process, model, waiting.score_on, arrival))
+        if scores:
+            self._scores.setdefault(id(model), []).extend(scores)
 
     # -- work --------------------------------------------------------------------------------
 
@@ -301,11 +307,7 @@ class Simulator:
             later = self.now + self.timing.forward
             self._at(later, ENDS, group[0][0].node, partial(self._scored, group, losses))
 
-    def _scored(
-        self,
-        group: list[tuple[Process, Tensor, Batch, Arrival | None]],
-        losses: list[Losses],
-    ) -> None:
+    def _scored(self, group: list[ToScore], losses: list[Losses]) -> None:
         for (process, _, _, arrival), answer in zip(group, losses, strict=True):
             if arrival is None:
                 self._resume(process, answer)

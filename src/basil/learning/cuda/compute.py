@@ -88,6 +88,7 @@ class GraphCompute(Compute):
         if beside is not None and beside._kernels.alike(self._kernels):
             self._kernels = beside._kernels
         self._lane = self._kernels.lane(self.initial)
+        self._result: Tensor = self._lane.vector[0, : self.layout.size]  # what was trained last
         rows = models + 128
         self._models = Models(rows, self._kernels.padded, self.device)
         self._width = 0  # of a place for losses: the largest batch so far
@@ -113,7 +114,7 @@ class GraphCompute(Compute):
             )
             self._launches.clear()
         self._pending_model = model
-        self._pending = [PlacedLosses(self, batch, self._place_for_losses()) for batch in batches]
+        self._pending = [PlacedLosses(self, batch, self._place(self._losses)) for batch in batches]
         return list(self._pending)
 
     def select(
@@ -168,7 +169,7 @@ class GraphCompute(Compute):
         return self._trained(out)
 
     def _trained(self, row: int) -> Tensor:
-        model: Tensor = self._lane.vector[0, : self.layout.size].clone()
+        model = self._result.clone()
         self._models.keep(model, row)
         return model
 
@@ -280,13 +281,10 @@ class GraphCompute(Compute):
         if isinstance(promise, PlacedLosses):
             return promise
         losses = promise.wait()
-        placed = PlacedLosses(self, Batch(np.arange(len(losses))), self._place_for_losses())
+        placed = PlacedLosses(self, Batch(np.arange(len(losses))), self._place(self._losses))
         self._losses.tensor[placed.place, : len(losses)].copy_(losses)
         placed.made = True
         return placed
-
-    def _place_for_losses(self) -> int:
-        return self._place(self._losses)
 
     def _place(self, places: Places) -> int:
         place = places.take()

@@ -24,8 +24,8 @@ class Launch:
         self._length = length
         self._cuda = device.type == "cuda"
         self._command = torch.zeros(length, dtype=torch.int64, device=device)
-        self._host = torch.zeros(AHEAD, length, dtype=torch.int64, pin_memory=self._cuda)
-        self._rows = self._host.numpy()
+        host = torch.zeros(AHEAD, length, dtype=torch.int64, pin_memory=self._cuda)
+        self._host = list(zip(host, host.numpy(), strict=True))  # views, made once
         self._taken: list[torch.cuda.Event | None] = [None, None]  # one for each half of the rows
         self._runs = 0
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -38,11 +38,11 @@ class Launch:
             before = self._taken[half]
             if before is not None:  # the device may not have copied these rows yet
                 before.synchronize()
-        row, split = self._rows[at], self._length - len(numbers)
+        (there, row), split = self._host[at], self._length - len(numbers)
         if samples:
             np.concatenate(samples, out=row[:split])
         row[split:] = numbers
-        self._command.copy_(self._host[at], non_blocking=True)
+        self._command.copy_(there, non_blocking=True)
         if self._cuda and first == AHEAD // 2 - 1:
             self._taken[half] = torch.cuda.current_stream().record_event()
         self._runs += 1
