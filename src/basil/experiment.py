@@ -28,12 +28,13 @@ from basil.learning.schedule import SCHEDULES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.protocol.rules import RULES, Rule
-from basil.protocol.schemes import SCHEMES
-from basil.recipe import MEASURED, NO_ATTACK, Recipe, parse, to_toml, with_timing
+from basil.protocol.schemes import GRAPH_SCHEMES, POOLED_SCHEMES, RING_SCHEMES, SCHEMES
+from basil.recipe import MEASURED, NO_ATTACK, Event, Recipe, parse, to_toml, with_timing
+from basil.recipe.schema import away_in
 from basil.record import checkpoint, run_folder
 from basil.record.read import read_run
 from basil.record.recorder import Progress, Recorder
-from basil.topology import Ring, agree_on_order
+from basil.topology import GRAPHS, WEIGHTS, Graph, Population, Ring, agree_on_order, build_graph
 
 
 class Interrupted(Exception):
@@ -67,6 +68,11 @@ class Experiment:
         )
         self.ring = Ring(agree_on_order(range(recipe.ring.nodes), recipe.seed))
         self.byzantine = choose_byzantine(recipe, self.ring)
+        self.graph = self._connect(recipe)
+        # Where one node holds all data, the others have no part.
+        self.pooled = recipe.scheme.name in POOLED_SCHEMES
+        self.benign = [node for node in self.ring.order if node not in self.byzantine]
+        self.members = [min(self.benign)] if self.pooled else list(range(recipe.ring.nodes))
         self.local = self._deal(recipe)
         means = self.data.mean, self.data.std
         self.test = Pool(self.data.test, *means, self.device)
@@ -88,8 +94,25 @@ class Experiment:
         costs = self.recipe.time
         assert not isinstance(costs.forward, str)
         assert not isinstance(costs.step, str)
-        self.timing = Timing(costs.forward, costs.step, costs.megabits, costs.latency)
+        self.timing = Timing(
+            costs.forward,
+            costs.step,
+            costs.megabits,
+            costs.latency,
+            costs.distance,
+            costs.average,
+        )
         self._rehearse_attack()
+        for node in self.members:  # a wrong option is said now, not in the middle
+            self._scheme(self._place(node))
+
+    def _connect(self, recipe: Recipe) -> Graph | None:
+        if recipe.scheme.name not in GRAPH_SCHEMES:
+            return None
+        people = Population(self.ring.order, self.byzantine)
+        known = GRAPHS.options(recipe.graph.name)
+        options = {key: value for key, value in recipe.graph.options.items() if key in known}
+        return build_graph(recipe.graph.name, people, recipe.seed, options)
 
     def _deal(self, recipe: Recipe) -> list[np.ndarray[Any, Any]]:
         deal = PARTITIONS[recipe.data.partition]
@@ -144,20 +167,25 @@ class Experiment:
 
     def steps_in_a_turn(self) -> int:
         """SGD steps in a turn of the node with the most data."""
-        most = max(range(len(self.local)), key=lambda node: len(self.local[node]))
+        most = max(self.members, key=lambda node: len(self.local[node]))
         return len(self._draw(most, 1))
 
     def _draw(self, node: int, k: int) -> tuple[Batch, ...]:
         learning = self.recipe.learning
         stream = rng.stream(self.recipe.seed, "node", node, "round", k, "batch")
         return draw_batches(
-            self.local[node],
+            self._pool if self.pooled else self.local[node],
             stream,
             learning.batch,
-            learning.local_steps,
+            learning.local_steps * (len(self.benign) if self.pooled else 1),
             learning.local_epochs,
             self.device,
         )
+
+    @cached_property
+    def _pool(self) -> np.ndarray[Any, Any]:
+        """The data of all benign nodes."""
+        return np.concatenate([self.local[node] for node in self.benign])
 
     def _rate(self, k: int) -> float:
         return float(self.schedule(k, self.recipe.learning.rate, self.recipe.scheme.rounds))
@@ -166,9 +194,38 @@ class Experiment:
         self, node: int, now: float, state: dict[str, Any] | None, rejoin_round: int | None
     ) -> Protocol:
         """The protocol of one node, honest or not."""
-        recipe, seed = self.recipe, self.recipe.seed
-        scheme = partial(SCHEMES[recipe.scheme.name], **_options_of(recipe, SCHEMES, "name"))
-        place = Node(
+        place = self._place(node, now, state, rejoin_round)
+        if node not in self.byzantine:
+            return self._scheme(place)
+        recipe = self.recipe
+        attack = ATTACKS[recipe.attack.name]
+        first = recipe.attack.start if recipe.attack.start is not None else attack.start
+        return adversary(
+            place,
+            self._scheme,
+            attack,
+            recipe.attack.options,
+            first,
+            self.compute.layout,
+            recipe.seed,
+            self.colluders,
+        )
+
+    def _scheme(self, place: Node) -> Protocol:
+        recipe = self.recipe
+        return SCHEMES[recipe.scheme.name](place, **_options_of(recipe, SCHEMES, "name"))
+
+    def _place(
+        self,
+        node: int,
+        now: float = 0.0,
+        state: dict[str, Any] | None = None,
+        rejoin_round: int | None = None,
+    ) -> Node:
+        """What this node knows."""
+        recipe, seed, graph = self.recipe, self.recipe.seed, self.graph
+        weights = WEIGHTS[recipe.graph.weights]
+        return Node(
             id=node,
             ring=self.ring,
             connectivity=recipe.connectivity,
@@ -184,21 +241,19 @@ class Experiment:
             start=now,
             state=state,
             rejoin_round=rejoin_round,
+            neighbours=graph.neighbours[node] if graph else (),
+            weights=weights(graph, node) if graph else {},
+            byzantine=recipe.ring.byzantine,
         )
-        if node not in self.byzantine:
-            return scheme(place)
-        attack = ATTACKS[recipe.attack.name]
-        first = recipe.attack.start if recipe.attack.start is not None else attack.start
-        options = recipe.attack.options
-        layout = self.compute.layout
-        return adversary(place, scheme, attack, options, first, layout, seed, self.colluders)
 
     @cached_property
     def patience(self) -> float:
-        """Seconds that a node waits for each turn that should have happened."""
-        turn = self.timing.turn(
-            self.compute.layout.size, self.recipe.connectivity, self.steps_in_a_turn()
-        )
+        """Seconds that a node waits for each turn (round, on a graph) that should have happened."""
+        size, steps = self.compute.layout.size, self.steps_in_a_turn()
+        if self.graph:
+            turn = self.timing.exchange(size, max(self.graph.degrees), steps)
+        else:
+            turn = self.timing.turn(size, self.recipe.connectivity, steps)
         return self.recipe.time.patience * turn
 
     def _rehearse_attack(self) -> None:
@@ -228,18 +283,35 @@ class Experiment:
             "order": list(self.ring.order),
             "byzantine": sorted(self.byzantine),
             "classes": self.data.classes,
+            **self._graph_facts(),
+        }
+
+    def _graph_facts(self) -> dict[str, Any]:
+        if self.graph is None:
+            return {}
+        degrees = self.graph.degrees
+        return {
+            "graph": {
+                "edges": sum(degrees) // 2,
+                "degrees": [min(degrees), max(degrees)],
+                "redraws": self.graph.redraws,
+            }
         }
 
     def simulator(self, observer: Observer) -> Simulator:
         """All nodes of this experiment, ready to run."""
         return Simulator(
-            {node: node in self.byzantine for node in range(self.recipe.ring.nodes)},
+            {node: node in self.byzantine for node in self.members},
             self.start,
             self.compute,
             self.timing,
             observer,
-            tuple(Absence(e.node, e.leaves, e.returns) for e in self.recipe.ring.events),
+            tuple(Absence(e.node, e.leaves, e.returns) for e in self._events),
         )
+
+    @property
+    def _events(self) -> tuple[Event, ...]:
+        return () if self.pooled else self.recipe.ring.events
 
     def run(
         self,
@@ -256,8 +328,10 @@ class Experiment:
         recorder = Recorder(
             folder,
             ring=self.ring,
+            nodes=[node for node in self.ring.order if node in self.members],
             byzantine=self.byzantine,
             rounds=recipe.scheme.rounds,
+            expected=lambda k: len(self.members) - away_in(k, self._events),
             every=recipe.record.every,
             compute=self.compute,
             test=self.test,
@@ -276,12 +350,13 @@ class Experiment:
         with recorder:
             if not simulator.run():
                 raise Interrupted(str(folder))
-            recorder.finish()
+            recorder.finish(simulator)
         return self._conclude(folder, recorder, simulator)
 
     def _conclude(self, folder: Path, recorder: Recorder, simulator: Simulator) -> dict[str, Any]:
         recipe, counts = self.recipe, recorder.counts
-        turns = max(1, counts["turns"])
+        choices = counts["choices"]
+        on_ring = recipe.scheme.name in RING_SCHEMES
         summary = {
             "scheme": recipe.scheme.name,
             "rule": recipe.scheme.rule,
@@ -291,15 +366,17 @@ class Experiment:
             "classes": self.data.classes,
             "nodes": recipe.ring.nodes,
             "byzantine": len(self.byzantine),
-            "connectivity": 1 if recipe.scheme.name == "r-plain" else recipe.connectivity,
+            "connectivity": _connectivity(recipe) if on_ring else None,
+            "graph": recipe.graph.name if self.graph else None,
             "rounds": recipe.scheme.rounds,
             "local_steps": self.steps_in_a_turn(),
             "seed": recipe.seed,
             "accuracy": recorder.last["accuracy"],
             "loss": recorder.last["loss"],
+            # Shares of the turns in which one model was chosen: schemes that average choose none.
             "selection": {
-                "byzantine": counts["byzantine"] / turns,
-                "nearest": counts["nearest"] / turns,
+                what: counts[what] / choices if choices else None
+                for what in ("byzantine", "nearest")
             },
             "messages": {
                 "count": simulator.done.messages,
@@ -308,6 +385,7 @@ class Experiment:
             "work": {
                 "evaluations": simulator.done.evaluations,
                 "steps": simulator.done.steps,
+                "distances": simulator.done.distances,
             },
             "seconds": round(recorder.seconds, 3),
             "virtual_seconds": recorder.time,
@@ -364,6 +442,10 @@ def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
     if recipe.ring.placement == "row":
         return frozenset(ring.ahead(int(stream.integers(N)), b))
     return frozenset(int(i) for i in stream.permutation(N)[:b])
+
+
+def _connectivity(recipe: Recipe) -> int:
+    return 1 if recipe.scheme.name == "r-plain" else recipe.connectivity
 
 
 def _options_of(recipe: Recipe, table: Any, key: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from basil.learning.pool import Batch
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
+    Combine,
     Missing,
     Observe,
     Pretend,
@@ -167,6 +168,10 @@ class Simulator:
                 case Pretend():
                     self._end(process, request.request, None)
                     return
+                case Combine():
+                    process.done.distances += request.distances
+                    self._end(process, request, request.work())
+                    return
                 case Send():
                     answer = self._send(process, request)
                 case Record():
@@ -290,7 +295,7 @@ class Simulator:
                 full = Arrival(arrival.sender, arrival.round, arrival.body, arrival.time, answer)
                 self._resume(process, full)
 
-    def _end(self, process: Process, job: Score | Train, answer: Tensor | None) -> None:
+    def _end(self, process: Process, job: Score | Train | Combine, answer: Any) -> None:
         later = self.now + self.timing.compute(job)
         self._at(later, ENDS, process.node, lambda: self._resume(process, answer))
 
@@ -320,6 +325,14 @@ class Simulator:
     def _count(self, process: Process) -> None:
         self.done.add(process.done)
         process.done = Work()
+
+    def total(self) -> Work:
+        """All that was done so far, in rounds that are not finished too."""
+        total = Work()
+        total.add(self.done)
+        for process in self.processes.values():
+            total.add(process.done)
+        return total
 
     def snapshot(self) -> dict[str, Any]:
         """All that is needed to go on from the present instant."""

@@ -94,21 +94,35 @@ class Train:
 
 
 @dataclass(slots=True, eq=False)
+class Combine:
+    """Arithmetic on whole models: distances and averages.  Answer: what `work()` returns.
+
+    A request, since it takes time: a distance to each of 40 neighbours costs more than an SGD step
+    (Table III).  `distances` and `averages` say how many of them the work holds.
+    """
+
+    work: Callable[[], Any]
+    distances: int = 0
+    averages: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class Record:
     """A node has finished a round.
 
     It went on from the model of senders[selected]; None is its own, or x⁰.  On a GPU `selected` may
-    not be known yet: whoever asks for `chosen` waits for it.
+    not be known yet: whoever asks for `chosen` waits for it.  A scheme that averages goes on from
+    no one's model: it leaves both out.
     """
 
     round: int
     model: Tensor
-    senders: tuple[int | None, ...]
-    selected: Tensor
+    senders: tuple[int | None, ...] = ()
+    selected: Tensor | None = None
 
     @property
     def chosen(self) -> int | None:
-        return self.senders[int(self.selected)]
+        return None if self.selected is None else self.senders[int(self.selected)]
 
 
 @dataclass(slots=True, eq=False)
@@ -137,5 +151,7 @@ class Pretend:
     request: Score | Train
 
 
-Request: TypeAlias = Send | Receive | Score | Train | Record | Checkpoint | Observe | Pretend
+Request: TypeAlias = (
+    Send | Receive | Score | Train | Combine | Record | Checkpoint | Observe | Pretend
+)
 Protocol: TypeAlias = Generator[Request, Any, None]

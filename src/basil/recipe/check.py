@@ -28,7 +28,7 @@ def _faults(recipe: Recipe) -> Iterator[Fault]:
     for key, value in (("forward", time.forward), ("step", time.step)):
         if isinstance(value, str) and value != MEASURED:
             yield "time", f'{key} = {value!r}: it must be seconds, or "{MEASURED}"'
-    yield from _negative("time", time, "forward", "step", "latency")
+    yield from _negative("time", time, "forward", "step", "latency", "distance", "average")
     yield from _not_positive("time", time, "megabits", "patience")
     yield from _not_positive("record", recipe.record, "every")
     yield from _negative("record", recipe.record, "test_samples", "checkpoint")
