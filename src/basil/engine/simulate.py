@@ -90,6 +90,7 @@ class Simulator:
         self._departures = {(a.node, a.leaves) for a in absences}
         self._in_flight: dict[int, tuple[Arrival, tuple[int, ...]]] = {}
         self._finished_a_round = False
+        self._begun = False
 
     # -- the clock ---------------------------------------------------------------------------
 
@@ -102,7 +103,8 @@ class Simulator:
 
         Several simulators can share a device by turns: none of them waits for it.
         """
-        if not self._heap:
+        if not self._begun:
+            self._begun = True
             for process in self.processes.values():
                 process.away = (process.node, 1) in self._departures
                 if not process.away:
@@ -365,6 +367,7 @@ class Simulator:
         has been told since.  Since it sends nothing between a checkpoint and the next, it gets to
         where it was without anybody noticing.
         """
+        self._begun = True  # also where all have finished, and nothing is left to do
         self.round = snapshot["round"]
         self.done = Work(**snapshot["done"])
         self.sent_last = {int(node): model for node, model in snapshot["sent_last"].items()}
