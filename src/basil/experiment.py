@@ -25,6 +25,7 @@ from basil.learning.cuda import compute_for
 from basil.learning.models import MODELS, Loss, cross_entropy, half_squared_error, initialise
 from basil.learning.pool import Batch, Pool
 from basil.learning.schedule import SCHEDULES
+from basil.protocol.aggregate import distances, weighted_mean
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.protocol.rules import RULES, Rule
@@ -91,16 +92,14 @@ class Experiment:
             SCHEDULES[recipe.learning.schedule], **_options_of(recipe, SCHEDULES, "schedule")
         )
         self.rule: Rule = partial(RULES[recipe.scheme.rule], **_options_of(recipe, RULES, "rule"))
-        costs = self.recipe.time
-        assert not isinstance(costs.forward, str)
-        assert not isinstance(costs.step, str)
+        costs = self.recipe.time  # numbers by now, each of them
         self.timing = Timing(
-            costs.forward,
-            costs.step,
+            float(costs.forward),
+            float(costs.step),
             costs.megabits,
             costs.latency,
-            costs.distance,
-            costs.average,
+            float(costs.distance),
+            float(costs.average),
         )
         self._rehearse_attack()
         for node in self.members:  # a wrong option is said now, not in the middle
@@ -142,17 +141,21 @@ class Experiment:
 
     def _measured(self, recipe: Recipe) -> Recipe:
         """Fill in the times that the recipe asks to have measured on this machine."""
-        forward, step = recipe.time.forward, recipe.time.step
-        if MEASURED in (forward, step):
-            batch = Batch(torch.arange(recipe.learning.batch, device=self.device))
-            model = self.compute.initial
-            if forward == MEASURED:
-                forward = self._seconds(lambda: self.compute.score(model, [batch]))
-            if step == MEASURED:
-                step = self._seconds(lambda: self.compute.train(model, [batch], 0.0, lambda: 0))
-        assert not isinstance(forward, str)
-        assert not isinstance(step, str)
-        return with_timing(recipe, forward, step)
+        times = ("forward", "step", "distance", "average")
+        asked = [key for key in times if getattr(recipe.time, key) == MEASURED]
+        if not asked:
+            return recipe
+        batch = Batch(torch.arange(recipe.learning.batch, device=self.device))
+        model = self.compute.initial
+        heard = model.repeat(max(self.graph.degrees) if self.graph else 1, 1)
+        weights = heard[:, 0] * 0
+        jobs: dict[str, Callable[[], object]] = {
+            "forward": lambda: self.compute.score(model, [batch]),
+            "step": lambda: self.compute.train(model, [batch], 0.0, lambda: 0),
+            "distance": lambda: distances(model, heard[:1]),
+            "average": lambda: weighted_mean(model, heard, weights),
+        }
+        return with_timing(recipe, {key: self._seconds(jobs[key]) for key in asked})
 
     def _seconds(self, work: Callable[[], object], times: int = 20) -> float:
         """The median time of some work, warmed up."""
@@ -295,6 +298,12 @@ class Experiment:
                 "edges": sum(degrees) // 2,
                 "degrees": [min(degrees), max(degrees)],
                 "redraws": self.graph.redraws,
+                # Benign nodes with as many liars as honest neighbours: no rule can help them.
+                "outnumbered": sum(
+                    2 * len(self.byzantine.intersection(self.graph.neighbours[node]))
+                    >= self.graph.degree(node)
+                    for node in self.benign
+                ),
             }
         }
 

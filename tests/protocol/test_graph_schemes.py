@@ -234,3 +234,20 @@ def test_models_are_never_changed_by_a_scheme(tmp_path: Path) -> None:
     before = experiment.compute.initial.clone()
     experiment.run(tmp_path / "run")
     assert torch.equal(experiment.compute.initial, before)
+
+
+def test_times_of_distances_can_be_measured() -> None:
+    measured = dict.fromkeys(("forward", "step", "distance", "average"), "measured")
+    timing = Experiment(recipe("ubar", time=measured)).timing
+    assert 0 < timing.distance < timing.forward
+    assert timing.average > 0
+
+
+def test_a_run_says_how_many_benign_nodes_are_outnumbered() -> None:
+    experiment = Experiment(recipe("ubar", "gaussian", graph={"p": 0.4}))
+    assert experiment.graph is not None
+    lost = 0
+    for node in experiment.benign:
+        liars = [j for j in experiment.graph.neighbours[node] if j in experiment.byzantine]
+        lost += len(liars) >= len(experiment.graph.neighbours[node]) - len(liars)
+    assert experiment.facts()["graph"]["outnumbered"] == lost

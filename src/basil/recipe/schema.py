@@ -88,8 +88,8 @@ class Time:
     step: float | str = TABLE_III.step  # seconds for one SGD step, or "measured"
     megabits: float = float(TABLE_III.megabits_per_second)  # of a link
     latency: float = 0.0  # seconds
-    distance: float = TABLE_III.distance / 10  # seconds for one; the table's are of 10
-    average: float = TABLE_III.aggregate  # seconds to average the models of a round
+    distance: float | str = TABLE_III.distance / 10  # between two models; the table has 10 of them
+    average: float | str = TABLE_III.aggregate  # of the models of a round
     patience: float = 3.0  # a silent node is given up after this many turns' time
 
 
