@@ -4,12 +4,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from rings import Tally, noise, ring
 from torch import Tensor
 
-from basil.learning.compute import Losses
 from basil.learning.pool import Batch
+from basil.learning.promises import Losses, Pick, Selection, decide
 from basil.protocol import rules
 from basil.protocol.rules import Candidates, Choice
 
@@ -26,8 +27,16 @@ class Nothing:
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
         return [self._losses] * len(batches)
 
-    def train(self, model: Tensor, batches: Sequence[Batch], rate: float, key: Any) -> Tensor:
-        return model
+    def select(
+        self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
+    ) -> Selection:
+        index = decide(torch.stack([promise.wait() for promise in losses]), pick)
+        return Selection([*models, own], int(index))
+
+    def train(
+        self, model: Tensor | Selection, batches: Sequence[Batch], rate: float, key: Any
+    ) -> Tensor:
+        return self.initial
 
 
 def measure(rounds: int = 200, nodes: int = 100, connectivity: int = 10) -> dict[str, float]:
@@ -57,11 +66,11 @@ def measure(rounds: int = 200, nodes: int = 100, connectivity: int = 10) -> dict
 
 def _first(candidates: Candidates) -> rules.Deliberation:
     yield from ()
-    return Choice(candidates.entries[0].model, ZERO)
+    nearest = Selection(candidates.models, 0)
+    return Choice(nearest, nearest)
 
 
-ZERO = torch.tensor(0)
-NO_BATCH = (Batch(torch.zeros(1, dtype=torch.int64)),)
+NO_BATCH = (Batch(np.zeros(1, np.int64)),)
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

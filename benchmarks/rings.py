@@ -1,14 +1,14 @@
 """Rings for measuring: the CIFAR network on samples of noise, so that no data set is needed."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 import basil
+from basil.engine.together import together
 from basil.experiment import Experiment, Own
 from basil.protocol.requests import Record
 from basil.recipe import parse
@@ -48,6 +48,8 @@ def ring(
     model: str = "cifar-cnn",
     seed: int = 0,
     data: basil.Dataset | None = None,
+    compiled: bool = False,
+    beside: Experiment | None = None,
 ) -> Experiment:
     """The ring of the paper's experiments, unless said otherwise."""
     recipe = parse(
@@ -61,27 +63,16 @@ def ring(
     )
     shape = (3, 32, 32)
     data = data or noise(max(10_000, nodes * batch), shape)
-    return Experiment(recipe, Own(dataset=data), device)
+    return Experiment(recipe, Own(dataset=data), device, compiled=compiled, beside=beside)
 
 
 def seconds_a_turn(experiments: Sequence[Experiment], warm_up: int) -> tuple[float, int]:
     """Run the rings by turns; wall-clock seconds for each benign turn once `warm_up` are done."""
     device = experiments[0].device
     tallies = [Tally(e.byzantine) for e in experiments]
-    running: list[tuple[Iterator[bool], Any]] = []
-    for experiment, tally in zip(experiments, tallies, strict=True):
-        stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        if stream is not None:
-            stream.wait_stream(torch.cuda.current_stream(device))
-        running.append((experiment.simulator(tally).instants(), stream))
+    rings = [e.simulator(t).instants() for e, t in zip(experiments, tallies, strict=True)]
     begin, before = 0.0, 0
-    done = object()
-    while running:
-        for item in list(running):
-            instants, stream = item
-            with torch.cuda.stream(stream) if stream is not None else nullcontext():
-                if next(instants, done) is done:
-                    running.remove(item)
+    for _ in together(rings, device):
         if not begin and sum(t.turns for t in tallies) >= warm_up:
             finish(device)
             begin, before = time.perf_counter(), sum(t.turns for t in tallies)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,7 +54,7 @@ def simulate_graph(
             reach=1,
             rounds=rounds,
             initial_model=compute.initial,
-            draw=lambda k: (Batch(torch.tensor([node])),),
+            draw=lambda k: (Batch(np.array([node])),),
             rate=lambda k: rate,
             key=lambda k: 0,
             rule=None,  # type: ignore[arg-type]  # a ring's

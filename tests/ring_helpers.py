@@ -102,7 +102,7 @@ def simulate_quadratic(
             reach=connectivity + dropouts,
             rounds=rounds,
             initial_model=compute.initial,
-            draw=lambda k: (Batch(torch.tensor([node])),),
+            draw=lambda k: (Batch(np.array([node])),),
             rate=lambda k: rate,
             key=lambda k: 0,
             rule=lowest_loss,

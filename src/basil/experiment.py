@@ -61,12 +61,23 @@ class Experiment:
         device: str = "auto",
         *,
         deterministic: bool = False,
+        compiled: bool = False,
+        beside: "Experiment | None" = None,
     ) -> None:
+        """`deterministic`, `compiled`: see `learning.cuda`; they matter on a GPU only.
+
+        `beside`: another experiment in this process, whose data and kernels are shared where they
+        are the same.
+        """
         own = own or Own()
         self.device = choose_device(device)
-        self.data = own.dataset or data.load(
-            recipe.data.dataset, recipe.seed, **_options_of(recipe, data.DATASETS, "dataset")
-        )
+        options = _options_of(recipe, data.DATASETS, "dataset")
+        self._sources = own, recipe.data.dataset, options, self.device  # no set depends on the seed
+        if beside is not None and beside._sources == self._sources:
+            self.data: Dataset = beside.data
+        else:
+            self.data = own.dataset or data.load(recipe.data.dataset, recipe.seed, **options)
+            beside = None
         self.ring = Ring(agree_on_order(range(recipe.ring.nodes), recipe.seed))
         self.byzantine = choose_byzantine(recipe, self.ring)
         self.graph = self._connect(recipe)
@@ -76,15 +87,19 @@ class Experiment:
         self.members = [min(self.benign)] if self.pooled else list(range(recipe.ring.nodes))
         self.local = self._deal(recipe)
         means = self.data.mean, self.data.std
-        self.test = Pool(self.data.test, *means, self.device)
         # A copy: the user's own network stays as it is.
         module = self._build(recipe) if own.model is None else copy.deepcopy(own.model)
         default = half_squared_error if self.data.classes == 0 else cross_entropy
+        self.test: Pool = beside.test if beside else Pool(self.data.test, *means, self.device)
+        train = beside.compute.pool if beside else Pool(self.data.train, *means, self.device)
         self.compute: Compute = compute_for(
             module,
             own.loss or default,
-            Pool(self.data.train, *means, self.device),
+            train,
+            models=recipe.ring.nodes,
             deterministic=deterministic,
+            compiled=compiled,
+            beside=beside.compute if beside else None,
         )
         self.recipe = self._measured(recipe)
         self.colluders: dict[str, Any] = {}
@@ -145,7 +160,7 @@ class Experiment:
         asked = [key for key in times if getattr(recipe.time, key) == MEASURED]
         if not asked:
             return recipe
-        batch = Batch(torch.arange(recipe.learning.batch, device=self.device))
+        batch = Batch(np.arange(recipe.learning.batch))
         model = self.compute.initial
         heard = model.repeat(max(self.graph.degrees) if self.graph else 1, 1)
         weights = heard[:, 0] * 0
@@ -182,7 +197,6 @@ class Experiment:
             learning.batch,
             learning.local_steps * (len(self.benign) if self.pooled else 1),
             learning.local_epochs,
-            self.device,
         )
 
     @cached_property
@@ -266,7 +280,7 @@ class Experiment:
             view = View(
                 node=min(self.byzantine),
                 round=1,
-                chosen=x0,
+                selected=x0,
                 honest=x0,
                 layout=self.compute.layout,
                 generator=rng.torch_stream(seed, "rehearsal", device=self.device),

@@ -25,9 +25,14 @@ def key(seed: int, *name: Name) -> int:
 
 
 def stream(seed: int, *name: Name) -> np.random.Generator:
-    """numpy's generator for this name."""
-    entropy = int.from_bytes(digest(seed, *name), "little")
-    return np.random.Generator(np.random.PCG64(entropy))
+    """numpy's generator for this name, seeded with the digest as one number of 256 bits."""
+    entropy = digest(seed, *name)
+    # The words of the number, as numpy would cut it up itself in twice the time; it would leave
+    # out words of zero at the upper end.
+    words = np.frombuffer(entropy, "<u4")
+    while words[-1] == 0:
+        words = words[:-1]
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
 
 
 def torch_stream(seed: int, *name: Name, device: torch.device | str = "cpu") -> torch.Generator:

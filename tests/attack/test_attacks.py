@@ -37,7 +37,7 @@ def view(
     return View(
         node=1,
         round=k,
-        chosen=torch.randn(layout.size, generator=draw) if chosen is None else chosen,
+        selected=torch.randn(layout.size, generator=draw) if chosen is None else chosen,
         honest=torch.randn(layout.size, generator=draw) if honest is None else honest,
         layout=layout,
         generator=rng.torch_stream(seed, "attack", 1, k),
@@ -189,7 +189,7 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
     # A ring of one that never hears anybody: each Receive times out at once.
     from basil.learning.pool import Batch
     from basil.protocol.node import Node
-    from basil.protocol.requests import Missing, Receive
+    from basil.protocol.requests import Missing, Receive, Select
     from basil.protocol.rules import lowest_loss
     from basil.topology import Ring
 
@@ -201,7 +201,7 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
         reach=2,
         rounds=rounds,
         initial_model=compute.initial,
-        draw=lambda k: (Batch(torch.tensor([0])),),
+        draw=lambda k: (Batch(np.array([0])),),
         rate=lambda k: 0.5,
         key=lambda k: 0,
         rule=lowest_loss,
@@ -220,6 +220,8 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
                 answer = compute.score(request.model, [request.batch])[0]
             case Train():
                 answer = compute.train(request.model, request.batches, request.rate, request.key)
+            case Select():
+                answer = compute.select(request.models, request.losses, request.own, request.pick)
             case Receive():
                 answer = Missing(request.until)
             case Send():

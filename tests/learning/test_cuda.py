@@ -1,22 +1,37 @@
-"""The GPU path against the plain one on the same device (skipped where there is no GPU)."""
+"""The GPU's path against the plain one.
+
+Its text runs on a CPU as well, only uncaptured: so these tests run everywhere, and once more on the
+GPU where there is one.  Tolerance: float32 throughout (`deterministic`), so that only the order of
+sums may differ.
+"""
 
 import copy
+import gc
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from basil.data import Samples
+from basil.data import Dataset, Samples
+from basil.experiment import Experiment, Own
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
+from basil.learning.cuda.places import Models
 from basil.learning.models import cifar_cnn, cross_entropy
 from basil.learning.pool import Batch, Pool
+from basil.learning.promises import Losses
+from basil.protocol.requests import Record
+from basil.recipe import parse
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-
-# Float32 throughout (`deterministic`): only the order of sums may differ between the two paths.
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+    ),
+]
+pytestmark = pytest.mark.parametrize("device", DEVICES)
 
 
 def norm_net() -> nn.Module:
@@ -32,24 +47,28 @@ def dropout_net() -> nn.Module:
 NETWORKS = {"cnn": lambda: cifar_cnn((3, 32, 32), 10), "norm": norm_net, "dropout": dropout_net}
 
 
-def both(name: str) -> tuple[Compute, Compute, list[Batch]]:
+def both(name: str, device: str, **options: bool) -> tuple[Compute, GraphCompute, list[Batch]]:
     torch.manual_seed(0)
     stream = np.random.default_rng(0)
     x = stream.integers(0, 256, (500, 3, 32, 32), dtype=np.uint8)
-    pool = Pool(Samples(x, stream.integers(0, 10, 500)), (120.0,) * 3, (60.0,) * 3, "cuda")
+    pool = Pool(Samples(x, stream.integers(0, 10, 500)), (120.0,) * 3, (60.0,) * 3, device)
     module = NETWORKS[name]()
     plain = Compute(copy.deepcopy(module), cross_entropy, pool)
-    fast = GraphCompute(module, cross_entropy, pool, deterministic=True)
-    batches = [Batch(torch.from_numpy(stream.permutation(500)[:20]).cuda()) for _ in range(7)]
+    fast = GraphCompute(module, cross_entropy, pool, deterministic=True, **options)
+    batches = [Batch(stream.permutation(500)[:20]) for _ in range(7)]
     return plain, fast, batches
 
 
+def lowest(losses: Tensor, means: Tensor) -> Tensor:
+    return means.argmin()
+
+
 @pytest.mark.parametrize("name", NETWORKS)
-def test_graphs_compute_what_the_plain_path_computes(name: str) -> None:
-    plain, fast, batches = both(name)
+def test_scores_and_steps(device: str, name: str) -> None:
+    plain, fast, batches = both(name, device)
     model = plain.initial
-    for turn in range(3):  # captured in the first turn, replayed afterwards
-        some = batches[: 7 - 2 * turn]  # the number of receivers differs from turn to turn
+    for turn in range(8):  # run as it stands at first, captured, replayed
+        some = batches[: 7 - turn % 3]  # the number of receivers differs from turn to turn
         for a, b in zip(plain.score(model, some), fast.score(model, some), strict=True):
             torch.testing.assert_close(a.wait(), b.wait(), **CLOSE)
         expected = plain.train(model, batches[:3], 0.05, lambda: 7)
@@ -59,23 +78,142 @@ def test_graphs_compute_what_the_plain_path_computes(name: str) -> None:
         model = found
 
 
-def test_a_model_that_is_not_finite_scores_infinity_on_both_lanes() -> None:
-    _, fast, batches = both("cnn")
-    model = fast.initial.clone()
-    model[3] = torch.nan
-    for losses in fast.score(model, batches):
-        assert losses.wait().tolist() == [torch.inf] * 20
+@pytest.mark.parametrize("name", NETWORKS)
+def test_scored_selected_and_trained_in_one(device: str, name: str) -> None:
+    plain, fast, batches = both(name, device)
+    stored = [plain.train(plain.initial, [batch], 0.3, lambda: 1) for batch in batches[:3]]
+    for turn in range(8):
+        mine, receivers = batches[turn % 7], [batches[turn % 7], batches[(turn + 1) % 7]]
+        newest = stored[-1]
+        early = {c: [c.score(m, [mine])[0] for m in stored[:-1]] for c in (plain, fast)}
+        late = {c: c.score(newest, receivers) for c in (plain, fast)}
+        trained, index = [], []
+        for c in (plain, fast):
+            losses: list[Losses] = [*early[c], late[c][0]]
+            selection = c.select(stored, losses, plain.initial, lowest)
+            trained.append(c.train(selection, [mine, batches[0]], 0.1, lambda: 1))
+            index.append(selection.index)
+        assert index[0] == index[1]
+        torch.testing.assert_close(trained[0], trained[1], **CLOSE)
+        torch.testing.assert_close(late[plain][1].wait(), late[fast][1].wait(), **CLOSE)
+        stored = [*stored[1:], trained[1]]
 
 
-def test_answers_outlive_later_work() -> None:
-    """Buffers are reused; what was handed out must not change with them."""
-    _, fast, batches = both("cnn")
-    first = [losses.wait() for losses in fast.score(fast.initial, batches)]
-    trained = fast.train(fast.initial, batches[:1], 0.1, lambda: 0)
-    kept = [t.clone() for t in first], trained.clone()
-    for _ in range(20):
-        other = fast.train(trained, batches[1:2], 0.1, lambda: 0)
-        fast.score(other, batches)
-    torch.cuda.synchronize()
-    assert all(torch.equal(a, b) for a, b in zip(first, kept[0], strict=True))
-    assert torch.equal(trained, kept[1])
+def test_a_selection_can_be_read_before_it_is_trained(device: str) -> None:
+    plain, fast, batches = both("cnn", device)
+    models = [plain.train(plain.initial, [b], 0.5, lambda: 1) for b in batches[:2]]
+    losses = [fast.score(model, [batches[0]])[0] for model in models]
+    selection = fast.select(models, losses, plain.initial, lowest)
+    means = [promise.wait().mean() for promise in losses]
+    assert selection.index == int(means[1] < means[0])
+    assert torch.equal(selection.model(), models[selection.index])
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_garbage_is_refused_on_the_device(device: str, bad: float) -> None:
+    plain, fast, batches = both("cnn", device)
+    garbage = plain.initial.clone()
+    garbage[-1] = bad
+    losses = fast.score(garbage, [batches[0]])
+    assert losses[0].wait().tolist() == [torch.inf] * 20
+    own = plain.train(plain.initial, [batches[1]], 0.1, lambda: 1)
+    selection = fast.select([garbage], losses, own, lowest)
+    assert selection.index == 1  # one's own
+    assert torch.equal(selection.model(), own)
+
+
+def test_batches_of_unequal_size(device: str) -> None:
+    plain, fast, _ = both("cnn", device)
+    batches = [Batch(np.arange(n)) for n in (5, 20, 5, 11)]
+    for a, b in zip(
+        plain.score(plain.initial, batches), fast.score(plain.initial, batches), strict=True
+    ):
+        torch.testing.assert_close(a.wait(), b.wait(), **CLOSE)
+
+
+def test_test_set(device: str) -> None:
+    plain, fast, batches = both("cnn", device)
+    models = [plain.train(plain.initial, [b], 0.5, lambda: 1) for b in batches]
+    for some in (models[:2], models, models):
+        expected, found = (np.array(c.test(some, c.pool, 450)) for c in (plain, fast))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_places_are_used_again_and_grow(device: str) -> None:
+    plain, fast, batches = both("cnn", device)
+    # More than there are places at first:
+    kept = [fast.score(plain.initial, batches[:1])[0] for _ in range(1100)]
+    assert len(fast._losses.tensor) > 1100
+    expected = plain.score(plain.initial, batches[:1])[0].wait()
+    torch.testing.assert_close(kept[0].wait(), expected, **CLOSE)
+    size = len(fast._losses.tensor)
+    kept.clear()
+    gc.collect()
+    for _ in range(3000):
+        fast.score(plain.initial, batches[:1])
+    assert len(fast._losses.tensor) == size
+
+
+def test_a_row_is_never_another_models(device: str) -> None:
+    """Models come and go, more of them than there are rows, and Python uses their ids again."""
+    models = Models(5, 3, torch.device(device))
+    stream = np.random.default_rng(1)
+    alive: list[Tensor] = []
+    for step in range(300):
+        alive.append(torch.full((3,), float(step), device=device))
+        if len(alive) > 7:
+            del alive[int(stream.integers(len(alive)))]
+        models.begin()
+        some = [alive[int(i)] for i in stream.integers(len(alive), size=4)]
+        rows = [models.row(model) for model in some]
+        assert all(torch.equal(models.matrix[r], m) for r, m in zip(rows, some, strict=True))
+
+
+def noise() -> Dataset:
+    stream = np.random.default_rng(0)
+    x = stream.integers(0, 256, (900, 1, 8, 8), dtype=np.uint8)
+    part = Samples(x, stream.integers(0, 5, 900))
+    return Dataset("noise", part, part, 5, tuple("abcde"), (120.0,), (60.0,))
+
+
+class Keep:
+    """An observer that keeps what is recorded."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[int, Record]] = []
+
+    def record(self, node: int, record: Record, time: float) -> None:
+        self.records.append((node, record))
+
+    def instant(self, simulator: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("attack", ["none", "gaussian", "layer-sign-flip", "inverse", "garbage"])
+@pytest.mark.parametrize("scheme", ["basil", "r-plain"])
+def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str) -> None:
+    """A whole run in the simulator, on this path and on the plain one."""
+    recipe = parse(
+        {
+            "ring": {"nodes": 9, "byzantine": 2, "connectivity": 4},
+            "scheme": {"name": scheme, "rounds": 4},
+            "learning": {"batch": 16, "local_steps": 2},
+            "attack": {"name": attack},
+        }
+    )
+    chosen: list[list[int | None]] = []
+    final: list[Tensor] = []
+    for fast in (False, True):
+        experiment = Experiment(recipe, Own(dataset=noise()), device)
+        pool, module = experiment.compute.pool, experiment.compute.network
+        if fast:
+            experiment.compute = GraphCompute(module, cross_entropy, pool, deterministic=True)
+        else:
+            experiment.compute = Compute(module, cross_entropy, pool)
+        keep = Keep()
+        assert experiment.simulator(keep).run()
+        chosen.append([record.chosen for _, record in keep.records])
+        final.append(keep.records[-1][1].model)
+    assert chosen[0] == chosen[1]
+    if scheme == "basil":  # R-plain goes on from whatever it is sent: huge numbers, or none
+        torch.testing.assert_close(final[0], final[1], **CLOSE)

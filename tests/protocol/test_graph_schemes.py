@@ -205,7 +205,7 @@ def test_centralised_is_sgd_on_all_benign_data(tmp_path: Path) -> None:
     (drawn,) = {len(experiment._draw(experiment.members[0], k)) for k in (1, 2)}
     assert drawn == 6
     batches = [b for k in range(1, 30) for b in experiment._draw(experiment.members[0], k)]
-    assert {int(i) for b in batches for i in b.indices} <= benign
+    assert {int(i) for b in batches for i in b.indices.tolist()} <= benign
 
 
 @pytest.mark.parametrize(

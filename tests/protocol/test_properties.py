@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from basil import rng
 from basil.errors import UserError
+from basil.learning.promises import Losses, Selection, tensor_of
+from basil.learning.promises import decide as pick
 from basil.protocol.memory import INITIAL, Entry, Memory
-from basil.protocol.rules import RULES, Candidates, Choice
+from basil.protocol.requests import Select
+from basil.protocol.rules import RULES, Candidates, Choice, Deliberation
 from basil.protocol.schemes import SCHEMES
 from basil.table import Table
 from basil.topology import Ring, agree_on_order
@@ -89,10 +92,18 @@ OWN = torch.full((2,), -1.0)
 
 def decide(rule: str, losses: list[list[float]]) -> Choice:
     entries = [Entry(i, 100 - i, torch.full((2,), float(i))) for i in range(len(losses))]
-    steps = RULES[rule](Candidates(entries, torch.tensor(losses), OWN))
+    promises = [Losses(torch.tensor(row)) for row in losses]
+    return answered(RULES[rule](Candidates(entries, promises, OWN)))
+
+
+def answered(steps: Deliberation) -> Choice:
+    """Run a rule that asks for nothing but a Select; the plain path answers."""
     try:
+        request = next(steps)
         while True:
-            next(steps)
+            assert isinstance(request, Select)
+            index = pick(torch.stack([p.wait() for p in request.losses]), request.pick)
+            request = steps.send(Selection([*request.models, request.own], int(index)))
     except StopIteration as end:
         choice: Choice = end.value
         return choice
@@ -104,8 +115,8 @@ def test_lowest_loss_is_the_argmin_and_ties_go_to_the_nearest(losses: list[list[
     # The sums of three float32 numbers are exact in float64.
     means = [sum(row) for row in losses]
     best = means.index(min(means))
-    assert int(choice.index) == best
-    assert choice.model.tolist() == [best, best]
+    assert choice.selected.index == best
+    assert tensor_of(choice.model).tolist() == [best, best]
 
 
 INF, NAN = float("inf"), float("nan")
@@ -124,23 +135,24 @@ def test_every_rule_chooses_among_what_is_usable(
     rule: str, losses: list[list[float]], usable: set[int]
 ) -> None:
     choice = decide(rule, losses)
-    assert choice.model.shape == (2,)
-    assert int(choice.index) in usable
+    assert tensor_of(choice.model).shape == (2,)
+    assert choice.selected.index in usable
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_with_nothing_usable_a_node_goes_on_from_its_own_model(rule: str) -> None:
     choice = decide(rule, [[INF, 0.0], [NAN, NAN]])
-    assert torch.equal(choice.model, OWN)
-    assert int(choice.index) == 2
+    assert torch.equal(tensor_of(choice.model), OWN)
+    assert choice.selected.index == 2
 
 
 def test_no_rule_can_choose_garbage_even_if_it_tries() -> None:
     entries = [Entry(i, i, torch.full((2,), float(i))) for i in range(2)]
-    candidates = Candidates(entries, torch.tensor([[INF], [1.0]]), OWN)
-    choice = candidates.choose(torch.tensor(0))
-    assert torch.equal(choice.model, OWN)
-    assert candidates.senders[int(choice.index)] is None
+    losses = [Losses(torch.tensor([INF])), Losses(torch.tensor([1.0]))]
+    candidates = Candidates(entries, losses, OWN)
+    choice = answered(candidates.choose(lambda losses, means: torch.tensor(0)))
+    assert torch.equal(tensor_of(choice.model), OWN)
+    assert candidates.senders[choice.selected.index] is None
 
 
 GARBAGE = st.sampled_from([float("nan"), float("inf"), float("-inf"), 3e38, -3e38])

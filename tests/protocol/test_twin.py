@@ -55,7 +55,7 @@ def literal_basil(experiment: Experiment, attack: str) -> list[tuple[int, int, i
     turns = []
     for k in range(1, K + 1):  # line 7
         for p, i in enumerate(order):  # line 8
-            batches = [samples(batch.indices) for batch in experiment._draw(i, k)]
+            batches = [samples(torch.from_numpy(batch.indices)) for batch in experiment._draw(i, k)]
             x, y = batches[0]
             losses = []
             for _, candidate in reversed(stored[i]):  # nearest first, so that it wins a tie

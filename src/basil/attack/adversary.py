@@ -14,9 +14,9 @@ from torch import Tensor
 
 from basil import rng
 from basil.attack.view import Attack, View
-from basil.learning.compute import Losses
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
+from basil.learning.promises import Losses, Selection, tensor_of
 from basil.protocol.node import Node
 from basil.protocol.requests import (
     Arrival,
@@ -26,6 +26,7 @@ from basil.protocol.requests import (
     Protocol,
     Receive,
     Score,
+    Select,
     Send,
     Train,
 )
@@ -45,7 +46,7 @@ def adversary(
     saved = node.state
     memory: dict[str, Any] = {} if saved is None else saved["attack"]
     inner = scheme(node if saved is None else replace(node, state=saved["honest"]))
-    chosen: Tensor = node.initial_model if saved is None else saved["chosen"]
+    chosen: Tensor | Selection = node.initial_model if saved is None else saved["chosen"]
     k = 1 if saved is None else int(saved["round"])  # the round that this node is in
     answer: Any = None
     while True:
@@ -57,9 +58,11 @@ def adversary(
         match request:
             case Train():
                 chosen = request.model
-                answer = request.model if idle else (yield request)
+                answer = tensor_of(request.model) if idle else (yield request)
                 if idle:
                     yield Pretend(request)
+            case Select() if idle:  # a node that will lie anyway does not compare
+                answer = Selection([*request.models, request.own], 0)
             case Score() if idle:
                 yield Pretend(request)
                 answer = _no_losses(request.batch)
@@ -72,7 +75,7 @@ def adversary(
                 view = View(
                     node=node.id,
                     round=request.round,
-                    chosen=chosen,
+                    selected=chosen,
                     honest=honest,
                     layout=layout,
                     generator=rng.torch_stream(
@@ -97,11 +100,14 @@ def adversary(
 
 
 def _no_losses(batch: Batch) -> Losses:
-    """A node that will lie anyway does not compare.  (On the CPU, whatever the device: free.)"""
+    """Nobody will look at them."""
     return Losses(torch.zeros(len(batch)))
 
 
 def _state(
-    k: int, chosen: Tensor, memory: dict[str, Any], honest: Callable[[], dict[str, Any]]
+    k: int,
+    chosen: Tensor | Selection,
+    memory: dict[str, Any],
+    honest: Callable[[], dict[str, Any]],
 ) -> dict[str, Any]:
-    return {"round": k, "chosen": chosen, "attack": memory, "honest": honest()}
+    return {"round": k, "chosen": tensor_of(chosen), "attack": memory, "honest": honest()}

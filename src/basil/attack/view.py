@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from basil.learning.layout import Layout
+from basil.learning.promises import Selection, tensor_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +19,7 @@ class View:
 
     node: int
     round: int
-    chosen: Tensor  # x̄: the model that the protocol went on from
+    selected: Tensor | Selection  # x̄: the model that the protocol went on from, see `chosen`
     honest: Tensor  # what the protocol wanted to send
     # An attack that does not train compares and improves nothing either: both of the above are
     # then the nearest stored model, whatever it is worth.
@@ -28,6 +29,11 @@ class View:
     state: dict[str, Any]  # the attacker's own memory from turn to turn
     shared: dict[str, Any]  # what colluders on one machine compute once; lost without harm
     benign: list[Tensor] | None  # omniscient attacks only: what each benign node sent last
+
+    @property
+    def chosen(self) -> Tensor:
+        """x̄ as a vector: on a GPU that costs a little, so only for those who need it."""
+        return tensor_of(self.selected)
 
 
 class Attack:

@@ -9,6 +9,7 @@ What happens at one instant is ordered by kind and node, never by history: the s
 the same way every time, also when it is taken up again from a checkpoint.
 """
 
+import gc
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -21,8 +22,9 @@ from torch import Tensor
 
 from basil.engine.process import Absence, Process, Work
 from basil.engine.timing import Timing, size_of
-from basil.learning.compute import Compute, Losses
+from basil.learning.compute import Compute
 from basil.learning.pool import Batch
+from basil.learning.promises import Losses
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
@@ -34,6 +36,7 @@ from basil.protocol.requests import (
     Receive,
     Record,
     Score,
+    Select,
     Send,
     Train,
 )
@@ -96,7 +99,13 @@ class Simulator:
 
     def run(self) -> bool:
         """To the end (True), or until the observer stops it (False)."""
-        return all(self.instants())
+        # A turn makes hundreds of small objects, and what is here already will stay: spare Python's
+        # collector the second look at it.
+        gc.freeze()
+        try:
+            return all(self.instants())
+        finally:
+            gc.unfreeze()
 
     def instants(self) -> Iterator[bool]:
         """One instant after the other; False, and no more, once the observer stops the run.
@@ -167,6 +176,10 @@ class Simulator:
                 case Score():
                     self._to_score(process, request.model, request.batch, None)
                     return
+                case Select():
+                    answer = self.compute.select(
+                        request.models, request.losses, request.own, request.pick
+                    )
                 case Pretend():
                     self._end(process, request.request, None)
                     return
@@ -227,11 +240,15 @@ class Simulator:
         if process.node in self.sent_last and isinstance(send.body, Tensor):
             self.sent_last[process.node] = send.body
         arrivals: dict[float, list[int]] = {}
-        duration = self.timing.link(size)
+        now, duration = self.now, self.timing.link(size)
         for receiver in send.to:  # a link takes in one message after the other (App. G-B)
             target = self.processes[receiver]
-            target.link_free = max(self.now, target.link_free) + duration
-            arrivals.setdefault(target.link_free, []).append(receiver)
+            free = target.link_free
+            target.link_free = there = (free if free > now else now) + duration
+            if there in arrivals:
+                arrivals[there].append(receiver)
+            else:
+                arrivals[there] = [receiver]
         for time, receivers in arrivals.items():
             arrival = Arrival(process.node, send.round, send.body, time)
             self._dispatch(arrival, tuple(receivers))
@@ -294,8 +311,8 @@ class Simulator:
             if arrival is None:
                 self._resume(process, answer)
             else:
-                full = Arrival(arrival.sender, arrival.round, arrival.body, arrival.time, answer)
-                self._resume(process, full)
+                sender, k, body, time = arrival.sender, arrival.round, arrival.body, arrival.time
+                self._resume(process, Arrival(sender, k, body, time, answer))
 
     def _end(self, process: Process, job: Score | Train | Combine, answer: Any) -> None:
         later = self.now + self.timing.compute(job)

@@ -1,7 +1,6 @@
 """The mini-batches of one turn."""
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from basil.learning.pool import Batch
@@ -13,7 +12,6 @@ def draw_batches(
     size: int,
     steps: int,
     epochs: int,
-    device: torch.device,
 ) -> tuple[Batch, ...]:
     """`steps` batches, or the batches of `epochs` whole passes if epochs is positive.
 
@@ -30,7 +28,4 @@ def draw_batches(
         while len(order) < steps * size:
             order = np.concatenate([order, rng.permutation(local)])
         pieces = [order[i * size : (i + 1) * size] for i in range(steps)]
-    if device.type == "cuda":  # pinned, so that the host need not wait for the copy
-        pinned = [torch.from_numpy(piece).pin_memory() for piece in pieces]
-        return tuple(Batch(indices.to(device, non_blocking=True)) for indices in pinned)
-    return tuple(Batch(torch.from_numpy(piece)) for piece in pieces)
+    return tuple(Batch(piece) for piece in pieces)

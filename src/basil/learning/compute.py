@@ -18,23 +18,9 @@ from basil.errors import UserError
 from basil.learning.layout import Layout, layout_of
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
+from basil.learning.promises import Losses, Pick, Selection, decide, tensor_of
 
 CPU_CHUNK, GPU_CHUNK = 200, 2000  # test samples at a time: about what a cache holds; enough to fill
-
-
-class Losses:
-    """The losses of one model on one batch, perhaps still on their way.
-
-    Whoever needs the numbers calls `wait`; until then nobody does.
-    """
-
-    __slots__ = ("_tensor",)
-
-    def __init__(self, tensor: Tensor) -> None:
-        self._tensor = tensor
-
-    def wait(self) -> Tensor:
-        return self._tensor
 
 
 class Compute:
@@ -54,7 +40,6 @@ class Compute:
             isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
             for part in self.network.modules()
         )
-        self._training = True
         self._probe()
 
     def _bind(self) -> None:
@@ -66,9 +51,8 @@ class Compute:
 
     def _load(self, model: Tensor, training: bool) -> None:
         self._vector.copy_(model)
-        if training != self._training:
+        if self.network.training != training:
             self.network.train(training)
-            self._training = training
 
     def _probe(self) -> None:
         """A loss must be one number a sample: a mean over the batch would hide its spread."""
@@ -76,7 +60,8 @@ class Compute:
         x, y = self.pool.take(slice(0, 2))
         try:
             with torch.no_grad():
-                losses = self.loss(self.network(x), y)
+                outputs = self.network(x)
+                losses = self.loss(outputs, y)
         except (RuntimeError, ValueError, IndexError) as error:
             raise UserError(
                 f"model: it cannot be applied to this data set's samples of shape"
@@ -87,6 +72,7 @@ class Compute:
                 f"loss: it must return one number for each sample, so a vector of {len(x)} for"
                 f" {len(x)} samples, not shape {tuple(losses.shape)}; use reduction='none'"
             )
+        self.classifies = outputs.ndim == 2
 
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
         """Per-sample losses of one model on several batches (+inf if the model is not finite)."""
@@ -99,11 +85,22 @@ class Compute:
                 answers.append(Losses(torch.where(sane, self.loss(self.network(x), y), torch.inf)))
         return answers
 
+    def select(
+        self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
+    ) -> Selection:
+        """One of the models by their losses; one's own if the rule's pick is garbage."""
+        index = decide(torch.stack([promise.wait() for promise in losses]), pick)
+        return Selection([*models, own], int(index))
+
     def train(
-        self, model: Tensor, batches: Sequence[Batch], rate: float, key: Callable[[], int]
+        self,
+        model: Tensor | Selection,
+        batches: Sequence[Batch],
+        rate: float,
+        key: Callable[[], int],
     ) -> Tensor:
         """One SGD step for each batch: x ← x − rate · ∇ mean loss(x), eq. (2)."""
-        self._load(model, training=True)
+        self._load(tensor_of(model), training=True)
         if not self.random:
             self._steps(batches, rate)
         else:  # dropout draws from torch's global state: lend it this turn's stream
@@ -123,12 +120,15 @@ class Compute:
                     if gradient is not None:
                         parameter.sub_(gradient, alpha=rate)
 
+    def indices(self, selections: Sequence[Selection]) -> list[int]:
+        """Which one each of them is: read together, so that a GPU is waited for once."""
+        return [selection.index for selection in selections]
+
     def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> list[tuple[float, float]]:
         """Mean loss and accuracy (nan for regression) of each model on a pool's first samples."""
         chunk = GPU_CHUNK if self.device.type == "cuda" else CPU_CHUNK
         losses = torch.zeros(len(models), dtype=torch.float64, device=self.device)
         right = torch.zeros_like(losses)
-        classifies = True
         with torch.no_grad():
             for start in range(0, samples, chunk):
                 x, y = pool.take(slice(start, min(start + chunk, samples)))
@@ -136,8 +136,7 @@ class Compute:
                     self._load(model, training=False)
                     outputs = self.network(x)
                     losses[i] += self.loss(outputs, y).sum(dtype=torch.float64)
-                    classifies = outputs.ndim == 2
-                    if classifies:
+                    if self.classifies:
                         right[i] += (outputs.argmax(1) == y).sum()
-        accuracy = (right / samples).tolist() if classifies else [float("nan")] * len(models)
+        accuracy = (right / samples).tolist() if self.classifies else [float("nan")] * len(models)
         return list(zip((losses / samples).tolist(), accuracy, strict=True))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from basil.data import Samples
@@ -11,13 +12,13 @@ from basil.data import Samples
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """Which samples of the pool; `inputs` is filled when somebody first computes with them.
+    """Which samples of the pool.
 
-    A batch is scored against S models and then trained on.  It is turned into floating point once,
-    and freed with the turn it was drawn for.
+    `inputs` is filled when somebody first computes with them.  A batch is scored against S models
+    and then trained on: it is turned into floating point once, and freed with its turn.
     """
 
-    indices: Tensor
+    indices: NDArray[np.int64]
     inputs: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
@@ -36,6 +37,7 @@ class Pool:
     ) -> None:
         self.device = torch.device(device)
         x = torch.from_numpy(np.ascontiguousarray(samples.x))
+        x = x.float() if x.is_floating_point() else x
         self.y = torch.from_numpy(np.ascontiguousarray(samples.y)).to(self.device)
         # Convolutions want the channels innermost: so they are stored, and batches gathered.
         self._images = x.ndim == 4 and x.shape[1] > 1
@@ -54,11 +56,24 @@ class Pool:
 
     def take(self, which: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Network inputs (x − mean) / std and targets of some samples."""
-        x = self._rows[which].to(torch.float32).sub(self._mean).mul(self._scale)
-        return (x.permute(0, 3, 1, 2) if self._images else x), self.y[which]
+        if isinstance(which, Tensor):
+            which = which.to(self.device)
+        return self.gather(self.tensors, which), self.y[which]
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, bool]:
+        """What `gather` needs: stored rows, mean, 1 / std, are the channels innermost?"""
+        return self._rows, self._mean, self._scale, self._images
+
+    @staticmethod
+    def gather(tensors: tuple[Tensor, Tensor, Tensor, bool], which: Tensor | slice) -> Tensor:
+        """(x − mean) / std; a function of tensors alone, so that one compiled text serves all."""
+        rows, mean, scale, images = tensors
+        x = rows[which].sub(mean).mul(scale)
+        return x.permute(0, 3, 1, 2) if images else x
 
     def inputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The same for a batch, computed once."""
         if batch.inputs is None:
-            batch.inputs = self.take(batch.indices)
+            batch.inputs = self.take(torch.from_numpy(batch.indices))
         return batch.inputs

@@ -5,9 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
-
 from basil.learning.pool import Batch
+from basil.learning.promises import Losses, Selection
 from basil.protocol.memory import INITIAL, Entry, Memory, pack, unpack
 from basil.protocol.node import Node
 from basil.protocol.requests import (
@@ -23,7 +22,7 @@ from basil.protocol.requests import (
     Send,
     Train,
 )
-from basil.protocol.rules import Candidates, newest
+from basil.protocol.rules import Candidates, Choice, Deliberation, Rule
 from basil.protocol.turns import Watch
 
 
@@ -48,6 +47,12 @@ def r_plain(node: Node) -> Protocol:
     yield from RingMember(alone, scores=False).run()
 
 
+def _trust_the_nearest(candidates: Candidates) -> Deliberation:
+    yield from ()
+    nearest = Selection(candidates.models, 0)
+    return Choice(nearest, nearest)
+
+
 class RingMember:
     """One node's part in a ring.  Its attributes are all that it remembers."""
 
@@ -55,7 +60,7 @@ class RingMember:
         self.node = node
         self.ring = node.ring
         self.scores = scores
-        self._rule = node.rule if scores else newest
+        self._rule: Rule = node.rule if scores else _trust_the_nearest
         self.predecessors = frozenset(self.ring.behind(node.id, node.reach))
         self.successors = self.ring.ahead(node.id, node.reach)
         self.memory = Memory(node.connectivity)
@@ -85,8 +90,9 @@ class RingMember:
         for waiting in list(self.early.values()):
             self._take_in(waiting, step)
         score_on = batches[0] if self.scores and self.node.score_on_arrival else None
-        while self.watch.step < step - 1:
-            arrival = yield Receive(self.watch.deadline(step), score_on)
+        watch = self.watch
+        while watch.step < step - 1:
+            arrival = yield Receive(watch.deadline(step), score_on)
             if isinstance(arrival, Missing):
                 break
             if isinstance(arrival.body, Rejoin):
@@ -94,14 +100,16 @@ class RingMember:
             else:
                 self._take_in(arrival, step)  # line 16
 
-        candidates = yield from self._scored(k, batches)
+        entries = self.memory.nearest_first()
+        losses = yield from self._scored(entries, k, batches[0])
+        candidates = Candidates(entries, losses, self.model, self.rule_state)
         choice = yield from self._rule(candidates)  # line 10: eq. (3)
         self.rule_state = choice.state
         key = partial(self.node.key, k)
         self.model = yield Train(choice.model, batches, self.node.rate(k), key)
-        yield Record(k, self.model, candidates.senders, choice.index)
+        yield Record(k, self.model, candidates.senders, choice.selected)
         now = yield Send(self.successors, k, self.model)  # line 14
-        self.watch.hear(step, now)
+        watch.hear(step, now)
         self.round, self.turned = k + 1, k
         yield Checkpoint(self.round, self._state_now())
 
@@ -119,25 +127,25 @@ class RingMember:
         if step >= my_step:  # by then its losses will be those of another batch
             self.early[sender] = Arrival(sender, arrival.round, model, arrival.time)
             return
-        self.early.pop(sender, None)
+        if self.early:
+            self.early.pop(sender, None)
         self.newest[sender] = step
         self.memory.insert(Entry(sender, step, model, arrival.losses, self.round))
         self.watch.hear(step, arrival.time)
 
-    def _scored(self, k: int, batches: tuple[Batch, ...]) -> Generator[Request, Any, Candidates]:
-        """What is stored, with its losses on this round's batch."""
-        entries = self.memory.nearest_first()
-        if not self.scores:
-            return Candidates(entries, torch.zeros(len(entries), 1), self.model, self.rule_state)
-        losses = []
-        for entry in entries:
+    def _scored(
+        self, entries: list[Entry], k: int, batch: Batch
+    ) -> Generator[Request, Any, list[Losses]]:
+        """The losses of what is stored on this round's batch."""
+        losses: list[Losses] = []
+        for entry in entries if self.scores else ():
             promise = entry.losses
             if promise is None or entry.scored_in != k:
                 # x⁰, a model that waited for the turn, or one whose sender has fallen silent since.
-                promise = yield Score(entry.model, batches[0])
+                promise = yield Score(entry.model, batch)
                 self.memory.replace(Entry(entry.sender, entry.step, entry.model, promise, k))
-            losses.append(promise.wait())
-        return Candidates(entries, torch.stack(losses), self.model, self.rule_state)
+            losses.append(promise)
+        return losses
 
     def _serve(self, returned: int) -> Generator[Request, Any, None]:
         """Appendix C: send one's last model to a successor that has returned (once a round)."""

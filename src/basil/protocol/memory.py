@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from basil.learning.compute import Losses
+from basil.learning.promises import Losses
 
 INITIAL = -1  # the "sender" of x⁰
 

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
-from basil.learning.compute import Losses
 from basil.learning.pool import Batch
+from basil.learning.promises import Losses, Pick, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,27 @@ class Score:
 
 
 @dataclass(slots=True, eq=False)
+class Select:
+    """One of the models by their losses, as `pick` decides.  Answer: a `Selection`, at once.
+
+    Of models [candidate] and then one's own, which is selected if the pick has a loss that is not
+    finite.  On a GPU it may be known only later which one it is; a `Train` takes it as it is.
+    """
+
+    models: list[Tensor]
+    losses: list[Losses]
+    own: Tensor
+    pick: Pick
+
+
+@dataclass(slots=True, eq=False)
 class Train:
     """Local update, eq. (2): one SGD step for each batch.  Answer: the new model.
 
     `key()` seeds what is random inside the network (dropout), where there is such a thing.
     """
 
-    model: Tensor
+    model: Tensor | Selection
     batches: tuple[Batch, ...]
     rate: float
     key: Callable[[], int]
@@ -110,7 +124,7 @@ class Combine:
 class Record:
     """A node has finished a round.
 
-    It went on from the model of senders[selected]; None is its own, or x⁰.  On a GPU `selected` may
+    It went on from the model of senders[selected.index]; None is its own, or x⁰.  On a GPU that may
     not be known yet: whoever asks for `chosen` waits for it.  A scheme that averages goes on from
     no one's model: it leaves both out.
     """
@@ -118,11 +132,11 @@ class Record:
     round: int
     model: Tensor
     senders: tuple[int | None, ...] = ()
-    selected: Tensor | None = None
+    selected: Selection | None = None
 
     @property
     def chosen(self) -> int | None:
-        return None if self.selected is None else self.senders[int(self.selected)]
+        return None if self.selected is None else self.senders[self.selected.index]
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +166,6 @@ class Pretend:
 
 
 Request: TypeAlias = (
-    Send | Receive | Score | Train | Combine | Record | Checkpoint | Observe | Pretend
+    Send | Receive | Score | Select | Train | Combine | Record | Checkpoint | Observe | Pretend
 )
 Protocol: TypeAlias = Generator[Request, Any, None]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from basil.learning.compute import Compute
 from basil.learning.pool import Pool
+from basil.learning.promises import Selection
 from basil.protocol.requests import Record
 from basil.record import checkpoint
 from basil.record.evaluate import evaluate
@@ -99,7 +99,7 @@ class Recorder:
         self.last: dict[str, Any] = {}  # the newest line of metrics.jsonl
         self._reports: Counter[int] = Counter()  # by round, of those that are not over
         self._waiting: dict[int, dict[int, Tensor]] = {}  # round -> node -> model
-        self._unread: list[tuple[int, int, tuple[int | None, ...], Tensor]] = []
+        self._unread: list[tuple[int, int, tuple[int | None, ...], Selection]] = []
         self._seconds = 0.0  # spent before this process took the run up
         self._started = self._saved = time.monotonic()
 
@@ -139,8 +139,8 @@ class Recorder:
         """Write down who chose whom: read once a round, so that a GPU need not wait every turn."""
         if not self._unread:
             return
-        on_device = torch.stack([selected.to(self.compute.device) for *_, selected in self._unread])
-        for (k, node, senders, _), index in zip(self._unread, on_device.tolist(), strict=True):
+        indices = self.compute.indices([selected for *_, selected in self._unread])
+        for (k, node, senders, _), index in zip(self._unread, indices, strict=True):
             chosen, liar = senders[index], node in self.byzantine
             self._selections.write(f"{k},{node},{'' if chosen is None else chosen},{int(liar)}\n")
             if chosen is not None and not liar:

@@ -1,0 +1,38 @@
+"""Several simulators on one device, by turns."""
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+
+import torch
+
+STRETCH = 200  # instants: some twenty turns, so that changing over costs nothing
+
+
+def together(runs: Sequence[Iterator[bool]], device: torch.device) -> Iterator[list[bool]]:
+    """Let each go on for a stretch, again and again, until all have ended.
+
+    On a GPU each has a stream of its own.  None waits for the device, so it always has work of all
+    of them, and computes them side by side.  Yields which of them are still running.
+    """
+    streams: list[AbstractContextManager[object]]
+    if device.type == "cuda":
+        here = torch.cuda.current_stream(device)
+        own = [torch.cuda.Stream(device) for _ in runs]
+        for stream in own:
+            stream.wait_stream(here)
+        streams = [torch.cuda.stream(stream) for stream in own]
+    else:
+        streams = [nullcontext() for _ in runs]
+    running = [True] * len(runs)
+    gc.freeze()  # see Simulator.run
+    try:
+        while any(running):
+            for i, (run, lane) in enumerate(zip(runs, streams, strict=True)):
+                if running[i]:
+                    with lane:
+                        running[i] = sum(1 for _ in islice(run, STRETCH)) == STRETCH
+            yield running
+    finally:
+        gc.unfreeze()

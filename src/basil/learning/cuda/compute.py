@@ -1,0 +1,371 @@
+"""Scoring, selecting and training on a GPU, at the speed of the GPU.
+
+A turn is some hundred small kernels.  What keeps the device busy:
+
+* **One launch.**  Scores are not computed when they are asked for but together with what comes
+  next.  When a node trains, the last model is scored, the selection is made, and the selected model
+  is trained, all in one CUDA graph.  Which model was selected stays on the device.
+* **Few bytes.**  What a graph needs to know (sample numbers, rows, places) is one small copy.
+* **No waiting.**  Nothing here reads a value back before somebody asks for it.
+
+Matrix products run in TF32 and cuDNN tries out its algorithms, unless `deterministic` asks for full
+float32 and fixed algorithms.  The same text runs on a CPU, uncaptured: so it is tested anywhere.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from basil.learning.compute import Compute
+from basil.learning.cuda.kernels import Kernels
+from basil.learning.cuda.launch import Launch
+from basil.learning.cuda.places import Models, Places
+from basil.learning.models import Loss
+from basil.learning.pool import Batch, Pool
+from basil.learning.promises import Losses, Pick, Selection, decide, tensor_of
+
+EXAMINED = 2000  # test samples at a time
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a piece of work consists of; all that a captured graph cannot vary.
+
+    Score a model on `scores` batches of `batch` samples; select one of `candidates` by their losses
+    on one such batch; train on batches of these `sizes`.
+    """
+
+    batch: int = 0
+    scores: int = 0
+    candidates: int = 0
+    pick: object = None
+    sizes: tuple[int, ...] = ()
+
+
+class Fields:
+    """Cuts a command into its parts, in the order in which they were put together."""
+
+    def __init__(self, command: Tensor) -> None:
+        self._command = command
+        self._start = 0
+
+    def next(self, length: int) -> Tensor:
+        start, self._start = self._start, self._start + length
+        return self._command[start : self._start]
+
+
+class GraphCompute(Compute):
+    """The primitives of `Compute` as few, large launches.
+
+    `models`: about how many models are in use at a time.  `compiled`: by `torch.compile`, which
+    takes half a minute and then a third off a turn.  `beside`: another ring in this process, whose
+    kernels serve here too if network and data are the same.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss,
+        pool: Pool,
+        *,
+        models: int = 128,
+        deterministic: bool = False,
+        compiled: bool = False,
+        beside: "GraphCompute | None" = None,
+    ) -> None:
+        super().__init__(module, loss, pool)
+        torch.backends.cuda.matmul.allow_tf32 = not deterministic
+        torch.backends.cudnn.allow_tf32 = not deterministic
+        torch.backends.cudnn.benchmark = not deterministic
+        torch.backends.cudnn.deterministic = deterministic
+        self._kernels = Kernels(self.network, self.layout, loss, pool, compiled)
+        if beside is not None and beside._kernels.alike(self._kernels):
+            self._kernels = beside._kernels
+        self._lane = self._kernels.lane(self.initial)
+        rows = models + 128
+        self._models = Models(rows, self._kernels.padded, self.device)
+        self._width = 0  # of a place for losses: the largest batch so far
+        self._losses = Places(self._loss_places, 1024)
+        self._picked = Places(partial(torch.zeros, dtype=torch.int64, device=self.device), 256)
+        self._pending: list[PlacedLosses] = []  # of one model, not computed yet
+        self._pending_model = self.initial
+        self._sums = torch.zeros(0, 2)  # of the models that are tested: losses, right answers
+        self._launches: dict[object, Launch] = {}
+
+    def _loss_places(self, places: int) -> Tensor:
+        return torch.zeros(places, self._width, device=self.device)
+
+    # -- the primitives ------------------------------------------------------------------------
+
+    def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
+        self.flush()
+        widest = max(map(len, batches))
+        if widest > self._width:
+            self._width = widest
+            self._losses.tensor = torch.nn.functional.pad(
+                self._losses.tensor, (0, widest - self._losses.tensor.shape[1])
+            )
+            self._launches.clear()
+        self._pending_model = model
+        self._pending = [PlacedLosses(self, batch, self._place_for_losses()) for batch in batches]
+        return list(self._pending)
+
+    def select(
+        self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
+    ) -> Selection:
+        placed = [self._placed(promise) for promise in losses]
+        return LateSelection(self, [*models, own], placed, pick)
+
+    def train(
+        self,
+        model: Tensor | Selection,
+        batches: Sequence[Batch],
+        rate: float,
+        key: Callable[[], int],
+    ) -> Tensor:
+        if self.random:  # dropout: a captured graph cannot be handed this turn's own seed
+            return super().train(tensor_of(model), batches, rate, key)
+        sizes = tuple(len(batch) for batch in batches)
+        if isinstance(model, LateSelection) and not model.made:
+            return self._select_and_train(model, batches, sizes, rate)
+        start = tensor_of(model)
+        self._models.begin()
+        row, out = self._models.row(start), self._models.free()
+        samples = [batch.indices for batch in batches]
+        self._launch(Turn(sizes=sizes), samples, [out, _bits(rate), row])
+        return self._trained(out)
+
+    def _select_and_train(
+        self,
+        selection: "LateSelection",
+        batches: Sequence[Batch],
+        sizes: tuple[int, ...],
+        rate: float,
+    ) -> Tensor:
+        if any(len(promise) != sizes[0] for promise in self._pending):
+            self.flush()
+        pending, self._pending = self._pending, []
+        models = self._models
+        models.begin()
+        samples = [batch.indices for batch in batches]
+        samples += [promise.batch.indices for promise in pending]
+        numbers = [0, _bits(rate)]
+        if pending:
+            numbers += [models.row(self._pending_model), *(p.place for p in pending)]
+        numbers += selection.numbers([models.row(model) for model in selection.models])
+        numbers[0] = out = models.free()
+        turn = Turn(sizes[0], len(pending), len(selection.losses), _identity(selection.pick), sizes)
+        self._launch(turn, samples, numbers, selection.pick)
+        for promise in pending:
+            promise.made = True
+        selection.made = True
+        return self._trained(out)
+
+    def _trained(self, row: int) -> Tensor:
+        model: Tensor = self._lane.vector[0, : self.layout.size].clone()
+        self._models.keep(model, row)
+        return model
+
+    def flush(self) -> None:
+        """Compute the scores that have been asked for."""
+        pending, self._pending = self._pending, []
+        for size in sorted({len(p) for p in pending}):
+            alike = [p for p in pending if len(p) == size]
+            self._models.begin()
+            row = self._models.row(self._pending_model)
+            samples = [p.batch.indices for p in alike]
+            numbers = [row, *(p.place for p in alike)]
+            self._launch(Turn(size, len(alike)), samples, numbers)
+        for promise in pending:
+            promise.made = True
+
+    def make(self, selection: "LateSelection") -> None:
+        """Select without training."""
+        if not selection.made:
+            self.flush()
+            self._models.begin()
+            rows = [self._models.row(model) for model in selection.models]
+            turn = Turn(
+                batch=len(selection.losses[0]),
+                candidates=len(selection.losses),
+                pick=_identity(selection.pick),
+            )
+            self._launch(turn, [], selection.numbers(rows), selection.pick)
+            selection.made = True
+
+    def indices(self, selections: Sequence[Selection]) -> list[int]:
+        late = [s for s in selections if isinstance(s, LateSelection)]
+        for selection in late:
+            self.make(selection)
+        picked = self._picked.tensor.tolist() if late else []
+        return [picked[s.place] if isinstance(s, LateSelection) else s.index for s in selections]
+
+    def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> list[tuple[float, float]]:
+        key = (pool, samples)
+        launch = self._launches.get(key)
+        if launch is None or len(self._sums) < len(models):
+            self._sums = torch.zeros(len(models), 2, dtype=torch.float64, device=self.device)
+            launch = Launch(partial(self._examine, pool, samples), 2, self.device)
+            self._launches[key] = launch
+        for place, model in enumerate(models):
+            self._models.begin()
+            launch([], [self._models.row(model), place])
+        found = (self._sums[: len(models)] / samples).tolist()
+        return [(loss, right if self.classifies else float("nan")) for loss, right in found]
+
+    # -- what is captured ----------------------------------------------------------------------
+
+    def _launch(
+        self,
+        turn: Turn,
+        samples: list[NDArray[np.int64]],
+        numbers: list[int],
+        pick: Pick | None = None,
+    ) -> None:
+        launch = self._launches.get(turn)
+        if launch is None:
+            length = sum(map(len, samples)) + len(numbers)
+            launch = Launch(partial(self._work, turn, pick), length, self.device)
+            self._launches[turn] = launch
+        launch(samples, numbers)
+
+    def _work(self, turn: Turn, pick: Pick | None, command: Tensor) -> None:
+        """Everything in one: see `Turn`."""
+        fields = Fields(command)
+        steps = [fields.next(size) for size in turn.sizes]
+        scored = fields.next(turn.scores * turn.batch)
+        out, bits = (fields.next(1), fields.next(1)) if steps else (command[:0], command[:0])
+        if turn.scores:
+            vector = self._models.matrix.index_select(0, fields.next(1))
+            losses = self._kernels.losses(vector, scored).view(turn.scores, turn.batch)
+            table = self._losses.tensor[:, : turn.batch]
+            table.index_copy_(0, fields.next(turn.scores), losses)
+        row = self._pick(turn, pick, fields) if turn.candidates else None
+        if steps:
+            row = fields.next(1) if row is None else row
+            self._lane.vector.copy_(self._models.matrix.index_select(0, row))
+            for indices in steps:
+                self._kernels.step(self._lane, indices, bits.view(torch.float64)[0].float())
+            self._models.matrix.index_copy_(0, out, self._lane.vector.detach())
+
+    def _pick(self, turn: Turn, pick: Pick | None, fields: Fields) -> Tensor:
+        """The row of the selected model."""
+        assert pick is not None
+        places, rows = fields.next(turn.candidates), fields.next(turn.candidates + 1)
+        losses = self._losses.tensor[:, : turn.batch].index_select(0, places)
+        index = decide(losses, pick).view(1)
+        self._picked.tensor.index_copy_(0, fields.next(1), index)
+        return rows.index_select(0, index)
+
+    def _examine(self, pool: Pool, samples: int, command: Tensor) -> None:
+        """Sum of the losses, and number of samples classified right, of one model."""
+        vector = self._models.matrix.index_select(0, command[:1])
+        total = torch.zeros(1, 2, dtype=torch.float64, device=self.device)
+        for start in range(0, samples, EXAMINED):
+            which = torch.arange(start, min(start + EXAMINED, samples), device=self.device)
+            losses, right = self._kernels.judge(vector, pool, which)
+            total += torch.stack([losses.sum(dtype=torch.float64), right.sum()])
+        self._sums.index_copy_(0, command[1:], total)
+
+    # -- places --------------------------------------------------------------------------------
+
+    def _placed(self, promise: Losses) -> "PlacedLosses":
+        """A promise of this device; others (from a checkpoint) are copied into a place."""
+        if isinstance(promise, PlacedLosses):
+            return promise
+        losses = promise.wait()
+        placed = PlacedLosses(self, Batch(np.arange(len(losses))), self._place_for_losses())
+        self._losses.tensor[placed.place, : len(losses)].copy_(losses)
+        placed.made = True
+        return placed
+
+    def _place_for_losses(self) -> int:
+        return self._place(self._losses)
+
+    def _place(self, places: Places) -> int:
+        place = places.take()
+        if place is None:
+            places.grow()
+            self._launches.clear()
+            place = places.take()
+            assert place is not None
+        return place
+
+
+class PlacedLosses(Losses):
+    """Losses in a place on the device, computed when something else is, or when asked for."""
+
+    __slots__ = ("_compute", "batch", "made", "place")
+
+    def __init__(self, compute: GraphCompute, batch: Batch, place: int) -> None:
+        self._compute = compute
+        self.batch = batch
+        self.place = place
+        self.made = False
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def wait(self) -> Tensor:
+        if not self.made:
+            self._compute.flush()
+        return self._compute._losses.tensor[self.place, : len(self.batch)].clone()
+
+    def __del__(self) -> None:
+        self._compute._losses.give_back(self.place)
+
+
+class LateSelection(Selection):
+    """A selection that is made together with the training, or when asked for."""
+
+    __slots__ = ("_compute", "losses", "made", "pick", "place")
+
+    def __init__(
+        self,
+        compute: GraphCompute,
+        models: Sequence[Tensor],
+        losses: list[PlacedLosses],
+        pick: Pick,
+    ) -> None:
+        self._compute = compute
+        self.models = models
+        self.losses = losses
+        self.pick = pick
+        self.place = compute._place(compute._picked)
+        self.made = False
+
+    @property
+    def index(self) -> int:
+        return self._compute.indices([self])[0]
+
+    def model(self) -> Tensor:
+        """Without a look at the index."""
+        self._compute.make(self)
+        index = self._compute._picked.tensor[self.place].view(1)
+        return torch.stack(list(self.models)).index_select(0, index).view(-1)
+
+    def numbers(self, rows: list[int]) -> list[int]:
+        """Its part of a command: places of the losses, rows of the models, place of the index."""
+        return [*(promise.place for promise in self.losses), *rows, self.place]
+
+    def __del__(self) -> None:
+        self._compute._picked.give_back(self.place)
+
+
+def _bits(rate: float) -> int:
+    """A float64 in the place of an int64."""
+    bits: int = struct.unpack("<q", struct.pack("<d", rate))[0]
+    return bits
+
+
+def _identity(pick: Pick) -> object:
+    """What makes two rules the same: a partial is made anew for each use."""
+    if isinstance(pick, partial):
+        return pick.func, pick.args, tuple(sorted(pick.keywords.items()))
+    return pick

@@ -1,0 +1,138 @@
+"""A network as functions of a flat vector and of sample numbers: what a GPU's work is made of.
+
+Written so that a CUDA graph can hold it (fixed addresses, no look at a value) and that
+`torch.compile` can fuse it.  Vectors are padded with zeros to whole lines: a sum over lines and
+then over their results is two quick kernels, where one sum over all is a slow one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from basil.learning.layout import Layout
+from basil.learning.models import Loss
+from basil.learning.pool import Pool
+
+LINE = 512
+
+
+@dataclass(eq=False)
+class Lane:
+    """A vector that is trained in place, and the network's tensors inside it."""
+
+    vector: Tensor  # [1, padded]
+    state: dict[str, Tensor]
+    parameters: list[Tensor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.parameters = [tensor for tensor in self.state.values() if tensor.requires_grad]
+
+
+class Kernels:
+    """One for all rings of a process that train the same network on the same data."""
+
+    def __init__(
+        self, network: nn.Module, layout: Layout, loss: Loss, pool: Pool, compiled: bool
+    ) -> None:
+        self.network = network
+        self.layout = layout
+        self.loss = loss
+        self.pool = pool
+        self.padded = -(-layout.size // LINE) * LINE
+        # Running statistics change in place while gradients are taken: that stays uncompiled.
+        self.compiled = compiled and all(slot.trained for slot in layout.slots)
+        self._judge: Callable[..., tuple[Tensor, Tensor]] = self._judge_plainly
+        self._gradient: Callable[..., Tensor] | None = None
+        if self.compiled:
+            # How many batches are scored at once differs from turn to turn; a step's size does not.
+            self._judge = torch.compile(self._judge_plainly, dynamic=True)
+            self._gradient = torch.compile(self._step_plainly, dynamic=False)
+
+    def alike(self, other: "Kernels") -> bool:
+        """Whether one can serve for the other: parameters are handed in, so they do not matter."""
+        return (
+            (self.layout, self.loss, self.compiled) == (other.layout, other.loss, other.compiled)
+            and self.pool is other.pool
+            and repr(self.network) == repr(other.network)
+        )
+
+    def lane(self, start: Tensor) -> Lane:
+        vector = self.row(start)
+        views = self.layout.views(vector[0])
+        state = {
+            slot.name: views[slot.name].detach().requires_grad_(slot.trained)
+            for slot in self.layout.slots
+        }
+        return Lane(vector, state)
+
+    def row(self, model: Tensor) -> Tensor:
+        """A model as a padded row of its own."""
+        row = torch.zeros(1, self.padded, device=self.pool.device)
+        row[0, : self.layout.size] = model
+        return row
+
+    # -- scoring -------------------------------------------------------------------------------
+
+    def losses(self, vector: Tensor, indices: Tensor) -> Tensor:
+        """Per-sample losses; +inf throughout if the model holds a value that is not finite."""
+        return self.judge(vector, self.pool, indices)[0]
+
+    def judge(self, vector: Tensor, pool: Pool, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Per-sample losses, and for each sample whether it is classified right."""
+        self._mode(training=False)
+        with torch.no_grad():
+            return self._judge(vector.view(-1), pool.tensors, pool.y, indices)
+
+    def _judge_plainly(
+        self,
+        vector: Tensor,
+        tensors: tuple[Tensor, Tensor, Tensor, bool],
+        targets: Tensor,
+        indices: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        x, y = Pool.gather(tensors, indices), targets[indices]
+        outputs = functional_call(self.network, self.layout.views(vector), (x,))
+        losses = self.loss(outputs, y)
+        right = outputs.argmax(1) == y if outputs.ndim == 2 else torch.zeros_like(y).bool()
+        largest = vector.view(-1, LINE).abs().amax(1).amax()  # amax passes nan on
+        return torch.where(largest < torch.inf, losses, torch.inf), right
+
+    # -- training ------------------------------------------------------------------------------
+
+    def step(self, lane: Lane, indices: Tensor, rate: Tensor) -> None:
+        """x ← x − rate · ∇ mean loss(x), in place."""
+        self._mode(training=True)
+        if self._gradient is not None:
+            with torch.no_grad():
+                lane.vector.copy_(self._gradient(lane.vector, self.pool.tensors, indices, rate))
+            return
+        x, y = self.pool.take(indices)
+        loss = self.loss(functional_call(self.network, lane.state, (x,)), y).mean()
+        gradients = torch.autograd.grad(loss, lane.parameters, allow_unused=True)
+        pairs = [(p, g) for p, g in zip(lane.parameters, gradients, strict=True) if g is not None]
+        with torch.no_grad():
+            steps = torch._foreach_mul([g for _, g in pairs], rate)
+            torch._foreach_sub_([p for p, _ in pairs], list(steps))
+
+    def _step_plainly(
+        self,
+        vector: Tensor,
+        tensors: tuple[Tensor, Tensor, Tensor, bool],
+        indices: Tensor,
+        rate: Tensor,
+    ) -> Tensor:
+        x, y = Pool.gather(tensors, indices), self.pool.y[indices]
+
+        def loss(vector: Tensor) -> Tensor:
+            outputs = functional_call(self.network, self.layout.views(vector.view(-1)), (x,))
+            return self.loss(outputs, y).mean()
+
+        gradient: Tensor = torch.func.grad(loss)(vector)
+        return vector - rate * gradient
+
+    def _mode(self, training: bool) -> None:
+        if self.network.training != training:
+            self.network.train(training)

@@ -1,0 +1,70 @@
+"""Work that is done again and again, with other numbers each time.
+
+A piece of work is a function of a command: a few hundred integers in a fixed place on the device.
+The first times it is run as it stands, which also lets libraries choose their algorithms; then it
+is captured as a CUDA graph, and from then on one copy and one launch do all of it.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+PLAIN_RUNS = 3
+AHEAD = 128  # how many commands the host may be ahead of the device
+
+
+class Launch:
+    """One kind of work with its command buffer."""
+
+    def __init__(self, work: Callable[[Tensor], None], length: int, device: torch.device) -> None:
+        self._work = work
+        self._length = length
+        self._cuda = device.type == "cuda"
+        self._command = torch.zeros(length, dtype=torch.int64, device=device)
+        self._host = torch.zeros(AHEAD, length, dtype=torch.int64, pin_memory=self._cuda)
+        self._rows = self._host.numpy()
+        self._taken: list[torch.cuda.Event | None] = [None, None]  # one for each half of the rows
+        self._runs = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, samples: Sequence[NDArray[np.int64]], numbers: list[int]) -> None:
+        """Run the work; its command is the numbers of samples, and then other numbers."""
+        at = self._runs % AHEAD
+        half, first = divmod(at, AHEAD // 2)
+        if first == 0:
+            before = self._taken[half]
+            if before is not None:  # the device may not have copied these rows yet
+                before.synchronize()
+        row, split = self._rows[at], self._length - len(numbers)
+        if samples:
+            np.concatenate(samples, out=row[:split])
+        row[split:] = numbers
+        self._command.copy_(self._host[at], non_blocking=True)
+        if self._cuda and first == AHEAD // 2 - 1:
+            self._taken[half] = torch.cuda.current_stream().record_event()
+        self._runs += 1
+        if self._graph is not None:
+            self._graph.replay()
+        elif self._cuda and self._runs > PLAIN_RUNS:
+            self._capture()
+            assert self._graph is not None
+            self._graph.replay()
+        else:
+            self._work(self._command)
+
+    def _capture(self) -> None:
+        stream = torch.cuda.Stream()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(stream):  # torch.cuda.graph() would also sweep all of Python's heap
+            # Other rings may be at work in this process: their calls must not break this capture.
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                self._work(self._command)
+            finally:
+                graph.capture_end()
+        torch.cuda.synchronize()
+        self._graph = graph

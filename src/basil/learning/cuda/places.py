@@ -1,0 +1,87 @@
+"""Where things lie on the device: in numbered places, which a captured graph can be told."""
+
+import weakref
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class Models:
+    """Copies of the models in use, as rows of one matrix.
+
+    A cache: the models themselves are ordinary tensors, and a model whose row has been given to
+    another is copied in again when it is next asked for.
+    """
+
+    def __init__(self, rows: int, width: int, device: torch.device) -> None:
+        self.matrix = torch.zeros(rows, width, device=device)
+        self._row_of: dict[int, int] = {}  # id of a model -> row
+        self._model_in: list[weakref.ref[Tensor] | None] = [None] * rows
+        self._next = 0
+        self._needed: set[int] = set()  # rows of the command that is being put together
+
+    def begin(self) -> None:
+        """A new command: its rows stay until the next."""
+        self._needed.clear()
+
+    def row(self, model: Tensor) -> int:
+        row = self._row_of.get(id(model))
+        if row is not None:
+            known = self._model_in[row]
+            if known is not None and known() is model:
+                self._needed.add(row)
+                return row
+        row = self.free()
+        self.matrix[row, : len(model)].copy_(model)
+        self.keep(model, row)
+        return row
+
+    def free(self) -> int:
+        """A row that the present command does not need: the one that was filled longest ago."""
+        while self._next in self._needed:
+            self._next = (self._next + 1) % len(self._model_in)
+        row = self._next
+        self._next = (row + 1) % len(self._model_in)
+        self._needed.add(row)
+        return row
+
+    def keep(self, model: Tensor, row: int) -> None:
+        """The row holds this model from now on."""
+        self._model_in[row] = weakref.ref(model)
+        self._row_of[id(model)] = row
+        if len(self._row_of) > 4 * len(self._model_in):  # most are of models that are no more
+            self._row_of = {
+                id(m): i for i, known in enumerate(self._model_in) for m in _alive(known)
+            }
+
+
+def _alive(known: "weakref.ref[Tensor] | None") -> list[Tensor]:
+    model = None if known is None else known()
+    return [] if model is None else [model]
+
+
+class Places:
+    """Numbered places for small results; a place is free again when its holder is gone.
+
+    Place 0 is nobody's.
+    """
+
+    def __init__(self, make: Callable[[int], Tensor], capacity: int) -> None:
+        self._make = make
+        self.tensor = make(capacity)
+        self._free = list(range(capacity - 1, 0, -1))
+
+    def take(self) -> int | None:
+        """A place, or None if all are taken: then `grow`."""
+        return self._free.pop() if self._free else None
+
+    def give_back(self, place: int) -> None:
+        self._free.append(place)
+
+    def grow(self) -> None:
+        """Twice as many.  Whatever was captured with the old tensor is void."""
+        old = self.tensor
+        self.tensor = self._make(2 * len(old))
+        self.tensor[: len(old)].copy_(old)
+        self._free = list(range(2 * len(old) - 1, len(old) - 1, -1))

@@ -1,0 +1,61 @@
+"""Answers that may still be on their way.
+
+On a CPU a promise is kept when it is made.  On a GPU the host runs ahead of the device: it knows
+what it has asked for long before the device has computed it, and must not wait before it has to.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+Pick = Callable[[Tensor, Tensor], Tensor]
+"""From losses [candidate, sample] and their means [candidate] to the index of a candidate.
+
+Written in tensor operations that never look at a value: it may become part of a CUDA graph.
+"""
+
+
+class Losses:
+    """The losses of one model on one batch."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def wait(self) -> Tensor:
+        return self._tensor
+
+
+class Selection:
+    """One of some models."""
+
+    __slots__ = ("_index", "models")
+
+    def __init__(self, models: Sequence[Tensor], index: int) -> None:
+        self.models = models
+        self._index = index
+
+    @property
+    def index(self) -> int:
+        """Which one: whoever asks waits for it."""
+        return self._index
+
+    def model(self) -> Tensor:
+        return self.models[self.index]
+
+
+def tensor_of(model: Tensor | Selection) -> Tensor:
+    return model.model() if isinstance(model, Selection) else model
+
+
+def decide(losses: Tensor, pick: Pick) -> Tensor:
+    """The index that the rule picks; one past the last candidate if its pick is garbage.
+
+    Garbage has a mean loss that is not finite.
+    """
+    means = losses.mean(1, dtype=torch.float64)
+    means = means.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=torch.inf)
+    index = pick(losses, means)
+    return torch.where(means.take(index).isinf(), len(losses), index)
