@@ -25,15 +25,17 @@ from basil.learning.cuda import compute_for
 from basil.learning.models import MODELS, Loss, cross_entropy, half_squared_error, initialise
 from basil.learning.pool import Batch, Pool
 from basil.learning.schedule import SCHEDULES
+from basil.protocol.aggregate import distances, weighted_mean
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.protocol.rules import RULES, Rule
-from basil.protocol.schemes import SCHEMES
-from basil.recipe import MEASURED, NO_ATTACK, Recipe, parse, to_toml, with_timing
+from basil.protocol.schemes import GRAPH_SCHEMES, POOLED_SCHEMES, RING_SCHEMES, SCHEMES
+from basil.recipe import MEASURED, NO_ATTACK, Event, Recipe, parse, to_toml, with_timing
+from basil.recipe.schema import away_in
 from basil.record import checkpoint, run_folder
 from basil.record.read import read_run
 from basil.record.recorder import Progress, Recorder
-from basil.topology import Ring, agree_on_order
+from basil.topology import GRAPHS, WEIGHTS, Graph, Population, Ring, agree_on_order, build_graph
 
 
 class Interrupted(Exception):
@@ -78,6 +80,11 @@ class Experiment:
             beside = None
         self.ring = Ring(agree_on_order(range(recipe.ring.nodes), recipe.seed))
         self.byzantine = choose_byzantine(recipe, self.ring)
+        self.graph = self._connect(recipe)
+        # Where one node holds all data, the others have no part.
+        self.pooled = recipe.scheme.name in POOLED_SCHEMES
+        self.benign = [node for node in self.ring.order if node not in self.byzantine]
+        self.members = [min(self.benign)] if self.pooled else list(range(recipe.ring.nodes))
         self.local = self._deal(recipe)
         means = self.data.mean, self.data.std
         self._arm(recipe)
@@ -104,11 +111,26 @@ class Experiment:
             SCHEDULES[recipe.learning.schedule], **_options_of(recipe, SCHEDULES, "schedule")
         )
         self.rule: Rule = partial(RULES[recipe.scheme.rule], **_options_of(recipe, RULES, "rule"))
-        costs = self.recipe.time
-        assert not isinstance(costs.forward, str)
-        assert not isinstance(costs.step, str)
-        self.timing = Timing(costs.forward, costs.step, costs.megabits, costs.latency)
+        costs = self.recipe.time  # numbers by now, each of them
+        self.timing = Timing(
+            float(costs.forward),
+            float(costs.step),
+            costs.megabits,
+            costs.latency,
+            float(costs.distance),
+            float(costs.average),
+        )
         self._rehearse_attack()
+        for node in self.members:  # a wrong option is said now, not in the middle
+            self._scheme(self._place(node))
+
+    def _connect(self, recipe: Recipe) -> Graph | None:
+        if recipe.scheme.name not in GRAPH_SCHEMES:
+            return None
+        people = Population(self.ring.order, self.byzantine)
+        known = GRAPHS.options(recipe.graph.name)
+        options = {key: value for key, value in recipe.graph.options.items() if key in known}
+        return build_graph(recipe.graph.name, people, recipe.seed, options)
 
     def _deal(self, recipe: Recipe) -> list[np.ndarray[Any, Any]]:
         deal = PARTITIONS[recipe.data.partition]
@@ -162,17 +184,21 @@ class Experiment:
 
     def _measured(self, recipe: Recipe) -> Recipe:
         """Fill in the times that the recipe asks to have measured on this machine."""
-        forward, step = recipe.time.forward, recipe.time.step
-        if MEASURED in (forward, step):
-            batch = Batch(np.arange(recipe.learning.batch))
-            model = self.compute.initial
-            if forward == MEASURED:
-                forward = self._seconds(lambda: self.compute.score(model, [batch]))
-            if step == MEASURED:
-                step = self._seconds(lambda: self.compute.train(model, [batch], 0.0, lambda: 0))
-        assert not isinstance(forward, str)
-        assert not isinstance(step, str)
-        return with_timing(recipe, forward, step)
+        times = ("forward", "step", "distance", "average")
+        asked = [key for key in times if getattr(recipe.time, key) == MEASURED]
+        if not asked:
+            return recipe
+        batch = Batch(np.arange(recipe.learning.batch))
+        model = self.compute.initial
+        heard = model.repeat(max(self.graph.degrees) if self.graph else 1, 1)
+        weights = heard[:, 0] * 0
+        jobs: dict[str, Callable[[], object]] = {
+            "forward": lambda: self.compute.score(model, [batch]),
+            "step": lambda: self.compute.train(model, [batch], 0.0, lambda: 0),
+            "distance": lambda: distances(model, heard[:1]),
+            "average": lambda: weighted_mean(model, heard, weights),
+        }
+        return with_timing(recipe, {key: self._seconds(jobs[key]) for key in asked})
 
     def _seconds(self, work: Callable[[], object], times: int = 20) -> float:
         """The median time of some work, warmed up."""
@@ -187,20 +213,31 @@ class Experiment:
 
     def steps_in_a_turn(self) -> int:
         """SGD steps in a turn of the node with the most data."""
-        most = max(range(len(self.local)), key=lambda node: len(self.local[node]))
+        most = max(self.members, key=lambda node: len(self.local[node]))
         return len(self._draw(most, 1))
 
     def _draw(self, node: int, k: int) -> tuple[Batch, ...]:
         learning = self.recipe.learning
         stream = rng.stream(self.recipe.seed, "node", node, "round", k, "batch")
-        lies = node in self.poisoned and k >= self.attack_start
         return draw_batches(
-            self.poisoned[node] if lies else self.local[node],
+            self._samples(node, k),
             stream,
             learning.batch,
-            learning.local_steps,
+            learning.local_steps * (len(self.benign) if self.pooled else 1),
             learning.local_epochs,
         )
+
+    def _samples(self, node: int, k: int) -> np.ndarray[Any, Any]:
+        """What a node draws from in round k."""
+        if self.pooled:
+            return self._pool
+        lies = node in self.poisoned and k >= self.attack_start
+        return self.poisoned[node] if lies else self.local[node]
+
+    @cached_property
+    def _pool(self) -> np.ndarray[Any, Any]:
+        """The data of all benign nodes."""
+        return np.concatenate([self.local[node] for node in self.benign])
 
     def _rate(self, k: int) -> float:
         return float(self.schedule(k, self.recipe.learning.rate, self.recipe.scheme.rounds))
@@ -209,9 +246,50 @@ class Experiment:
         self, node: int, now: float, state: dict[str, Any] | None, rejoin_round: int | None
     ) -> Protocol:
         """The protocol of one node, honest or not."""
-        recipe, seed = self.recipe, self.recipe.seed
-        scheme = partial(SCHEMES[recipe.scheme.name], **_options_of(recipe, SCHEMES, "name"))
-        place = Node(
+        place = self._place(node, now, state, rejoin_round)
+        if node not in self.byzantine:
+            return self._scheme(place)
+        assert self.attack is not None
+        return adversary(
+            place,
+            self._scheme,
+            self.attack,
+            self.attack_options,
+            self.attack_start,
+            self.compute.layout,
+            self.recipe.seed,
+            self.colluders,
+            self.byzantine,
+            self._weights,
+        )
+
+    def _weights(self, node: int) -> dict[int, float]:
+        """Whose models a node takes in, and how much each counts: on a ring, all alike."""
+        if self.graph:
+            return dict(WEIGHTS[self.recipe.graph.weights](self.graph, node))
+        reach = self.recipe.reach - self.recipe.connectivity + _connectivity(self.recipe)
+        return dict.fromkeys(self.ring.behind(node, reach), 1 / reach)
+
+    def _receivers(self, node: int) -> tuple[int, ...]:
+        if self.graph:
+            return self.graph.neighbours[node]
+        return self.ring.ahead(node, self.recipe.reach)
+
+    def _scheme(self, place: Node) -> Protocol:
+        recipe = self.recipe
+        return SCHEMES[recipe.scheme.name](place, **_options_of(recipe, SCHEMES, "name"))
+
+    def _place(
+        self,
+        node: int,
+        now: float = 0.0,
+        state: dict[str, Any] | None = None,
+        rejoin_round: int | None = None,
+    ) -> Node:
+        """What this node knows."""
+        recipe, seed, graph = self.recipe, self.recipe.seed, self.graph
+        weights = WEIGHTS[recipe.graph.weights]
+        return Node(
             id=node,
             ring=self.ring,
             connectivity=recipe.connectivity,
@@ -227,36 +305,19 @@ class Experiment:
             start=now,
             state=state,
             rejoin_round=rejoin_round,
+            neighbours=graph.neighbours[node] if graph else (),
+            weights=weights(graph, node) if graph else {},
+            byzantine=recipe.ring.byzantine,
         )
-        if node not in self.byzantine:
-            return scheme(place)
-        assert self.attack is not None
-        return adversary(
-            place,
-            scheme,
-            self.attack,
-            self.attack_options,
-            self.attack_start,
-            self.compute.layout,
-            seed,
-            self.colluders,
-            self.byzantine,
-            self._weights,
-        )
-
-    def _weights(self, node: int) -> dict[int, float]:
-        """Whose models a node takes in, and how much each counts: on a ring, all alike."""
-        recipe = self.recipe
-        alone = recipe.scheme.name == "r-plain"
-        reach = recipe.reach - recipe.connectivity + 1 if alone else recipe.reach
-        return dict.fromkeys(self.ring.behind(node, reach), 1 / reach)
 
     @cached_property
     def patience(self) -> float:
-        """Seconds that a node waits for each turn that should have happened."""
-        turn = self.timing.turn(
-            self.compute.layout.size, self.recipe.connectivity, self.steps_in_a_turn()
-        )
+        """Seconds that a node waits for each turn (round, on a graph) that should have happened."""
+        size, steps = self.compute.layout.size, self.steps_in_a_turn()
+        if self.graph:
+            turn = self.timing.exchange(size, max(self.graph.degrees), steps)
+        else:
+            turn = self.timing.turn(size, self.recipe.connectivity, steps)
         return self.recipe.time.patience * turn
 
     def _rehearse_attack(self) -> None:
@@ -270,7 +331,7 @@ class Experiment:
                 selected=x0,
                 honest=x0,
                 layout=self.compute.layout,
-                receivers=self.ring.ahead(first, self.recipe.reach),
+                receivers=self._receivers(first),
                 colluders=self.byzantine,
                 weights=self._weights,
                 seed=seed,
@@ -289,18 +350,41 @@ class Experiment:
             "order": list(self.ring.order),
             "byzantine": sorted(self.byzantine),
             "classes": self.data.classes,
+            **self._graph_facts(),
+        }
+
+    def _graph_facts(self) -> dict[str, Any]:
+        if self.graph is None:
+            return {}
+        degrees = self.graph.degrees
+        return {
+            "graph": {
+                "edges": sum(degrees) // 2,
+                "degrees": [min(degrees), max(degrees)],
+                "redraws": self.graph.redraws,
+                # Benign nodes with as many liars as honest neighbours: no rule can help them.
+                "outnumbered": sum(
+                    2 * len(self.byzantine.intersection(self.graph.neighbours[node]))
+                    >= self.graph.degree(node)
+                    for node in self.benign
+                ),
+            }
         }
 
     def simulator(self, observer: Observer) -> Simulator:
         """All nodes of this experiment, ready to run."""
         return Simulator(
-            {node: node in self.byzantine for node in range(self.recipe.ring.nodes)},
+            {node: node in self.byzantine for node in self.members},
             self.start,
             self.compute,
             self.timing,
             observer,
-            tuple(Absence(e.node, e.leaves, e.returns) for e in self.recipe.ring.events),
+            tuple(Absence(e.node, e.leaves, e.returns) for e in self._events),
         )
+
+    @property
+    def _events(self) -> tuple[Event, ...]:
+        return () if self.pooled else self.recipe.ring.events
 
     def run(
         self,
@@ -317,8 +401,10 @@ class Experiment:
         recorder = Recorder(
             folder,
             ring=self.ring,
+            nodes=[node for node in self.ring.order if node in self.members],
             byzantine=self.byzantine,
             rounds=recipe.scheme.rounds,
+            expected=lambda k: len(self.members) - away_in(k, self._events),
             every=recipe.record.every,
             compute=self.compute,
             test=self.test,
@@ -338,12 +424,13 @@ class Experiment:
         with recorder:
             if not simulator.run():
                 raise Interrupted(str(folder))
-            recorder.finish()
+            recorder.finish(simulator)
         return self._conclude(folder, recorder, simulator)
 
     def _conclude(self, folder: Path, recorder: Recorder, simulator: Simulator) -> dict[str, Any]:
         recipe, counts = self.recipe, recorder.counts
-        turns = max(1, counts["turns"])
+        choices = counts["choices"]
+        on_ring = recipe.scheme.name in RING_SCHEMES
         summary = {
             "scheme": recipe.scheme.name,
             "rule": recipe.scheme.rule,
@@ -353,15 +440,17 @@ class Experiment:
             "classes": self.data.classes,
             "nodes": recipe.ring.nodes,
             "byzantine": len(self.byzantine),
-            "connectivity": 1 if recipe.scheme.name == "r-plain" else recipe.connectivity,
+            "connectivity": _connectivity(recipe) if on_ring else None,
+            "graph": recipe.graph.name if self.graph else None,
             "rounds": recipe.scheme.rounds,
             "local_steps": self.steps_in_a_turn(),
             "seed": recipe.seed,
             "accuracy": recorder.last["accuracy"],
             "loss": recorder.last["loss"],
+            # Shares of the turns in which one model was chosen: schemes that average choose none.
             "selection": {
-                "byzantine": counts["byzantine"] / turns,
-                "nearest": counts["nearest"] / turns,
+                what: counts[what] / choices if choices else None
+                for what in ("byzantine", "nearest")
             },
             "messages": {
                 "count": simulator.done.messages,
@@ -370,6 +459,7 @@ class Experiment:
             "work": {
                 "evaluations": simulator.done.evaluations,
                 "steps": simulator.done.steps,
+                "distances": simulator.done.distances,
             },
             "seconds": round(recorder.seconds, 3),
             "virtual_seconds": recorder.time,
@@ -428,6 +518,10 @@ def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
     if recipe.ring.placement == "row":
         return frozenset(ring.ahead(int(stream.integers(N)), b))
     return frozenset(int(i) for i in stream.permutation(N)[:b])
+
+
+def _connectivity(recipe: Recipe) -> int:
+    return 1 if recipe.scheme.name == "r-plain" else recipe.connectivity
 
 
 def _options_of(recipe: Recipe, table: Any, key: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK, Recipe, parse, to_toml, vary
 from basil.table import Table
+from basil.topology import GRAPHS, WEIGHTS
 
 # Of option values nothing but the type is checked here: what they mean is the functions' business.
 VALUES = {
@@ -91,7 +92,8 @@ def recipes(draw):
         "learning": draw(chosen(model=MODELS, schedule=SCHEDULES))
         | {"rate": draw(positive), "batch": draw(st.integers(1, 2**40))},
         "attack": attack,
-        "time": {"forward": draw(seconds), "step": draw(seconds), "megabits": draw(positive)},
+        "graph": draw(chosen(name=GRAPHS, weights=WEIGHTS)),
+        "time": {"forward": draw(seconds), "distance": draw(seconds), "megabits": draw(positive)},
         "record": {"models": draw(st.booleans()), "checkpoint": draw(not_negative)},
     }
     return parse(tree)

@@ -11,6 +11,8 @@ KINDS = (
     "schemes",
     "attacks",
     "rules",
+    "graphs",
+    "weights",
     "partitions",
     "datasets",
     "models",
@@ -50,6 +52,12 @@ def parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="one page and figures from run folders")
     report.add_argument("folders", nargs="+", metavar="DIR")
     report.add_argument("--out", metavar="DIR", help="where to write (default: the first DIR)")
+    report.add_argument(
+        "--against",
+        choices=("rounds", "megabytes", "seconds"),
+        default="rounds",
+        help="what the curves are drawn against (seconds: of the virtual clock)",
+    )
     report.add_argument("--json", action="store_true", help="print the summaries as JSON")
     report.set_defaults(command="report")
 

@@ -23,17 +23,20 @@ from basil.experiment import Experiment, Interrupted, resume
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
-from basil.protocol.schemes import SCHEMES
+from basil.protocol.schemes import POOLED_SCHEMES, SCHEMES
 from basil.recipe import NO_ATTACK, Recipe, load, parse, shipped, warnings
 from basil.record.read import Run, find_runs, read_run
 from basil.record.run_folder import RECIPE
 from basil.report.table import as_text, results_table
 from basil.table import Table
+from basil.topology import GRAPHS, WEIGHTS
 
 TABLES: dict[str, Table[Any]] = {
     "schemes": SCHEMES,
     "attacks": ATTACKS,
     "rules": RULES,
+    "graphs": GRAPHS,
+    "weights": WEIGHTS,
     "partitions": PARTITIONS,
     "datasets": DATASETS,
     "models": MODELS,
@@ -59,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
         folder = Path(args.out) if args.out else _free_folder(recipe)
         _warn(recipe)
     liars = 0 if recipe.attack.name == NO_ATTACK else recipe.ring.byzantine
-    benign_turns = recipe.scheme.rounds * (recipe.ring.nodes - liars)
+    members = 1 if recipe.scheme.name in POOLED_SCHEMES else recipe.ring.nodes - liars
+    benign_turns = recipe.scheme.rounds * members
     try:
         with run_bar(benign_turns) as bar:
             if args.resume:
@@ -122,7 +126,7 @@ def report(args: argparse.Namespace) -> int:
     """basil report DIR …"""
     runs = find_runs([Path(folder) for folder in args.folders])
     out = Path(args.out) if args.out else Path(args.folders[0])
-    paths = _report(runs, out)
+    paths = _report(runs, out, args.against)
     if args.json:
         print(json.dumps([{**(run.summary or {}), "folder": str(run.folder)} for run in runs]))
     else:
@@ -175,10 +179,10 @@ def _each_once(things: Iterable[T]) -> list[T]:
     return list(dict.fromkeys(things))
 
 
-def _report(runs: list[Run], out: Path) -> str:
+def _report(runs: list[Run], out: Path, against: str = "rounds") -> str:
     from basil.report import write_report  # matplotlib takes a second to import
 
-    paths = write_report(runs, out)
+    paths = write_report(runs, out, against)
     pictures = [str(path) for path in paths.figures if path.suffix == ".png"]
     return "\n".join([f"page    {paths.page}", f"figure  {pictures[0]}"])
 

@@ -25,12 +25,14 @@ class Work:
     bytes: int = 0
     evaluations: int = 0
     steps: int = 0
+    distances: int = 0
 
     def add(self, other: "Work") -> None:
         self.messages += other.messages
         self.bytes += other.bytes
         self.evaluations += other.evaluations
         self.steps += other.steps
+        self.distances += other.distances
 
 
 @dataclass(eq=False, slots=True)

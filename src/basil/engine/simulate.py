@@ -28,6 +28,7 @@ from basil.learning.promises import Losses
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
+    Combine,
     Missing,
     Observe,
     Pretend,
@@ -56,7 +57,7 @@ class Observer(Interface):
 STARTS, ARRIVES, ENDS, EXPIRES, OBSERVES = range(5)
 
 ToScore = tuple[Process, Tensor, Batch, Arrival | None]
-"""Who asks, which model, on what; the arrival that is handed over with its losses, None: a Score."""
+"""Who asks, which model, on what; the arrival that its losses are handed over with, if any."""
 
 Start = Callable[[int, float, dict[str, Any] | None, int | None], Protocol]
 """Make a node's protocol: node, time, its last checkpoint, the round in which it rejoins."""
@@ -95,6 +96,7 @@ class Simulator:
         self._departures = {(a.node, a.leaves) for a in absences}
         self._in_flight: dict[int, tuple[Arrival, tuple[int, ...]]] = {}
         self._finished_a_round = False
+        self._begun = False
 
     # -- the clock ---------------------------------------------------------------------------
 
@@ -113,7 +115,8 @@ class Simulator:
 
         Several simulators can share a device by turns: none of them waits for it.
         """
-        if not self._heap:
+        if not self._begun:
+            self._begun = True
             for process in self.processes.values():
                 process.away = (process.node, 1) in self._departures
                 if not process.away:
@@ -182,6 +185,10 @@ class Simulator:
                     )
                 case Pretend():
                     self._end(process, request.request, None)
+                    return
+                case Combine():
+                    process.done.distances += request.distances
+                    self._end(process, request, request.work())
                     return
                 case Send():
                     answer = self._send(process, request)
@@ -315,7 +322,7 @@ class Simulator:
                 sender, k, body, time = arrival.sender, arrival.round, arrival.body, arrival.time
                 self._resume(process, Arrival(sender, k, body, time, answer))
 
-    def _end(self, process: Process, job: Score | Train, answer: Tensor | None) -> None:
+    def _end(self, process: Process, job: Score | Train | Combine, answer: Any) -> None:
         later = self.now + self.timing.compute(job)
         self._at(later, ENDS, process.node, lambda: self._resume(process, answer))
 
@@ -345,6 +352,14 @@ class Simulator:
     def _count(self, process: Process) -> None:
         self.done.add(process.done)
         process.done = Work()
+
+    def total(self) -> Work:
+        """All that was done so far, in rounds that are not finished too."""
+        total = Work()
+        total.add(self.done)
+        for process in self.processes.values():
+            total.add(process.done)
+        return total
 
     def snapshot(self) -> dict[str, Any]:
         """All that is needed to go on from the present instant."""
@@ -377,6 +392,7 @@ class Simulator:
         has been told since.  Since it sends nothing between a checkpoint and the next, it gets to
         where it was without anybody noticing.
         """
+        self._begun = True  # also where all have finished, and nothing is left to do
         self.round = snapshot["round"]
         self.done = Work(**snapshot["done"])
         self.sent_last = {int(node): model for node, model in snapshot["sent_last"].items()}

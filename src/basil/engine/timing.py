@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from basil.protocol.requests import Body, Score, Train
+from basil.protocol.requests import Body, Combine, Score, Train
 
 NOTE_BYTES = 64  # a message without a model: who, which round
 
@@ -17,11 +17,17 @@ class Timing:
     step: float
     megabits: float
     latency: float = 0.0
+    distance: float = 0.0  # between two models
+    average: float = 0.0  # of a node's models of one round
 
-    def compute(self, request: Score | Train) -> float:
-        if isinstance(request, Score):
-            return self.forward
-        return self.step * len(request.batches)
+    def compute(self, request: Score | Train | Combine) -> float:
+        match request:
+            case Score():
+                return self.forward
+            case Train():
+                return self.step * len(request.batches)
+            case Combine():
+                return self.distance * request.distances + self.average * request.averages
 
     def link(self, size: int) -> float:
         """T_comm = 8 · bytes / R (32 d / R for a model)."""
@@ -30,6 +36,16 @@ class Timing:
     def turn(self, parameters: int, evaluations: int, steps: int) -> float:
         """The longest that an honest turn takes: receive, evaluate, train."""
         return self.link(4 * parameters) + evaluations * self.forward + steps * self.step
+
+    def exchange(self, parameters: int, neighbours: int, steps: int) -> float:
+        """The longest that an honest round on a graph takes.
+
+        A neighbour may be a round ahead, so that two models of each come in one after the other;
+        at most all of them, and the own one, are compared and evaluated.
+        """
+        links = 2 * neighbours * self.link(4 * parameters)
+        work = neighbours * self.distance + (neighbours + 1) * self.forward + 2 * self.average
+        return links + work + steps * self.step
 
 
 def size_of(body: Body) -> int:

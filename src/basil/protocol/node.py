@@ -1,7 +1,7 @@
 """What one node knows when its protocol starts: its place, its data, its settings."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -30,3 +30,7 @@ class Node:
     start: float = 0.0  # the time at which this node starts (again)
     state: dict[str, Any] | None = None  # its last checkpoint, if it starts again
     rejoin_round: int | None = None  # it was away: the first round in which it takes part again
+    # On a graph:
+    neighbours: tuple[int, ...] = ()
+    weights: Mapping[int, float] = field(default_factory=dict)  # W_ij; the rest is W_ii
+    byzantine: int = 0  # b: how many liars there may be among all nodes

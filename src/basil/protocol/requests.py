@@ -108,21 +108,35 @@ class Train:
 
 
 @dataclass(slots=True, eq=False)
+class Combine:
+    """Arithmetic on whole models: distances and averages.  Answer: what `work()` returns.
+
+    A request, since it takes time: a distance to each of 40 neighbours costs more than an SGD step
+    (Table III).  `distances` and `averages` say how many of them the work holds.
+    """
+
+    work: Callable[[], Any]
+    distances: int = 0
+    averages: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class Record:
     """A node has finished a round.
 
     It went on from the model of senders[selected.index]; None is its own, or x⁰.  On a GPU that may
-    not be known yet: whoever asks for `chosen` waits for it.
+    not be known yet: whoever asks for `chosen` waits for it.  A scheme that averages goes on from
+    no one's model: it leaves both out.
     """
 
     round: int
     model: Tensor
-    senders: tuple[int | None, ...]
-    selected: Selection
+    senders: tuple[int | None, ...] = ()
+    selected: Selection | None = None
 
     @property
     def chosen(self) -> int | None:
-        return self.senders[self.selected.index]
+        return None if self.selected is None else self.senders[self.selected.index]
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +166,6 @@ class Pretend:
 
 
 Request: TypeAlias = (
-    Send | Receive | Score | Select | Train | Record | Checkpoint | Observe | Pretend
+    Send | Receive | Score | Select | Train | Combine | Record | Checkpoint | Observe | Pretend
 )
 Protocol: TypeAlias = Generator[Request, Any, None]

@@ -1,10 +1,33 @@
-"""The schemes that a recipe can name."""
+"""The schemes that a recipe can name, by what connects the nodes."""
 
 from collections.abc import Callable
 
+from basil.protocol.alone import centralised, local
+from basil.protocol.balance import balance
 from basil.protocol.basil import basil, r_plain
-from basil.protocol.node import Node
+from basil.protocol.bridge import bridge, bridge_median
+from basil.protocol.clipped_gossip import clipped_gossip
+from basil.protocol.g_plain import g_plain
+from basil.protocol.nna import nna
 from basil.protocol.requests import Protocol
+from basil.protocol.ubar import ubar
 from basil.table import Table
 
-SCHEMES: Table[Callable[[Node], Protocol]] = Table("scheme", {"basil": basil, "r-plain": r_plain})
+Schemes = dict[str, Callable[..., Protocol]]
+
+RING_SCHEMES: Schemes = {"basil": basil, "r-plain": r_plain}
+GRAPH_SCHEMES: Schemes = {
+    "g-plain": g_plain,
+    "ubar": ubar,
+    "bridge": bridge,
+    "bridge-median": bridge_median,
+    "clipped-gossip": clipped_gossip,
+    "nna": nna,
+    "balance": balance,
+}
+LOCAL_SCHEMES: Schemes = {"local": local}  # nobody is connected
+POOLED_SCHEMES: Schemes = {"centralised": centralised}  # one node holds all benign data
+
+SCHEMES: Table[Callable[..., Protocol]] = Table(
+    "scheme", {**RING_SCHEMES, **GRAPH_SCHEMES, **LOCAL_SCHEMES, **POOLED_SCHEMES}
+)

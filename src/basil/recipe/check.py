@@ -25,10 +25,11 @@ def _faults(recipe: Recipe) -> Iterator[Fault]:
     yield from _not_positive("learning", recipe.learning, "batch", "local_steps", "rate")
     yield from _negative("learning", recipe.learning, "local_epochs")
     yield from _not_positive("attack", recipe.attack, "start")
-    for key, value in (("forward", time.forward), ("step", time.step)):
+    for key in ("forward", "step", "distance", "average"):
+        value = getattr(time, key)
         if isinstance(value, str) and value != MEASURED:
             yield "time", f'{key} = {value!r}: it must be seconds, or "{MEASURED}"'
-    yield from _negative("time", time, "forward", "step", "latency")
+    yield from _negative("time", time, "forward", "step", "latency", "distance", "average")
     yield from _not_positive("time", time, "megabits", "patience")
     yield from _not_positive("record", recipe.record, "every")
     yield from _negative("record", recipe.record, "test_samples", "checkpoint")

@@ -11,6 +11,7 @@ from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
 from basil.table import Table
 from basil.theory import TABLE_III
+from basil.topology import GRAPHS, WEIGHTS
 
 NO_ATTACK = "none"
 MEASURED = "measured"
@@ -41,6 +42,15 @@ class RingPart:
     placement: str = "random"  # of the Byzantine nodes; "row": all in a row, the worst case
     dropouts: int | None = None  # d of Appendix C; default: the most nodes away at once
     events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True)
+class GraphPart:
+    """Who is connected to whom, for schemes that work on a graph (App. H-B)."""
+
+    name: str = "erdos-renyi"
+    weights: str = "uniform"  # with which g-plain and clipped-gossip mix
+    options: Options = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,8 @@ class Time:
     step: float | str = TABLE_III.step  # seconds for one SGD step, or "measured"
     megabits: float = float(TABLE_III.megabits_per_second)  # of a link
     latency: float = 0.0  # seconds
+    distance: float | str = TABLE_III.distance / 10  # between two models; the table has 10 of them
+    average: float | str = TABLE_III.aggregate  # of the models of a round
     patience: float = 3.0  # a silent node is given up after this many turns' time
 
 
@@ -103,6 +115,7 @@ class Recipe:
     seed: int = 0
     data: Data = field(default_factory=Data)
     ring: RingPart = field(default_factory=RingPart)
+    graph: GraphPart = field(default_factory=GraphPart)
     scheme: Scheme = field(default_factory=Scheme)
     learning: Learning = field(default_factory=Learning)
     attack: AttackPart = field(default_factory=AttackPart)
@@ -139,6 +152,7 @@ def away_in(k: int, events: tuple[Event, ...]) -> int:
 SECTIONS: dict[str, type[Any]] = {
     "data": Data,
     "ring": RingPart,
+    "graph": GraphPart,
     "scheme": Scheme,
     "learning": Learning,
     "attack": AttackPart,
@@ -150,6 +164,7 @@ SECTIONS: dict[str, type[Any]] = {
 # Which tables a section's extra options come from: (key that names the entry, table).
 OPTION_TABLES: dict[str, list[tuple[str, Table[Any]]]] = {
     "data": [("dataset", DATASETS), ("partition", PARTITIONS)],
+    "graph": [("name", GRAPHS), ("weights", WEIGHTS)],
     "scheme": [("name", SCHEMES), ("rule", RULES)],
     "learning": [("model", MODELS), ("schedule", SCHEDULES)],
     "attack": [("name", ATTACKS)],

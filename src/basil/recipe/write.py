@@ -64,6 +64,6 @@ def vary(recipe: Recipe, scheme: str, attack: str, seed: int) -> Recipe:
     return parse(tree, f"recipe with scheme {scheme}, attack {attack}")
 
 
-def with_timing(recipe: Recipe, forward: float, step: float) -> Recipe:
+def with_timing(recipe: Recipe, seconds: dict[str, float]) -> Recipe:
     """The recipe with measured times filled in."""
-    return replace(recipe, time=replace(recipe.time, forward=forward, step=step))
+    return replace(recipe, time=replace(recipe.time, **seconds))

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,10 +20,22 @@ from basil.record.run_folder import CHECKPOINT, METRICS, SELECTIONS
 from basil.topology import Ring
 
 
-class Snapshots(Protocol):
-    """An engine that can say where it stands."""
+class Done(Protocol):
+    """What an engine counts."""
+
+    messages: int
+    bytes: int
+    evaluations: int
+    steps: int
+    distances: int
+
+
+class Engine(Protocol):
+    """An engine that can say where it stands, and what it has done."""
 
     def snapshot(self) -> dict[str, Any]: ...
+
+    def total(self) -> Done: ...
 
 
 @dataclass(frozen=True)
@@ -37,12 +49,16 @@ class Progress:
     success: float | None = None  # of a backdoor, on the benign node where it is highest
 
 
+WORK = ("messages", "bytes", "evaluations", "steps", "distances")
+
+
 class Recorder:
     """The observer of a run.
 
-    A round is over when the first node reports the next one: by then every node that still takes
-    part has had its turn.  What is written is flushed with each checkpoint; a run that is taken up
-    again cuts its files back to that point, so nothing is there twice.
+    A round is over when every node that takes part in it has reported it.  On a graph some nodes
+    are rounds ahead of others: what they report waits, so that all models of an evaluation are of
+    one round.  What is written is flushed with each checkpoint; a run that is taken up again cuts
+    its files back to that point, so nothing is there twice.
     """
 
     def __init__(
@@ -50,8 +66,10 @@ class Recorder:
         folder: Path,
         *,
         ring: Ring,
+        nodes: Iterable[int],
         byzantine: frozenset[int],
         rounds: int,
+        expected: Callable[[int], int],  # how many nodes take part in a round
         every: int,
         compute: Compute,
         test: Pool,
@@ -63,6 +81,7 @@ class Recorder:
     ) -> None:
         self.folder = folder
         self.ring = ring
+        self.expected = expected
         self.byzantine = byzantine
         self.rounds = rounds
         self.every = every
@@ -74,13 +93,15 @@ class Recorder:
         self.progress = progress
         self.stop = stop
         self.models: dict[int, Tensor] = {
-            node: compute.initial for node in ring.order if node not in byzantine
+            node: compute.initial for node in nodes if node not in byzantine
         }
-        self.round = 0  # the latest that any node has finished
+        self.round = 0  # the latest that is over
         self.evaluated = -1
         self.time = 0.0  # virtual, of the last turn
         self.counts: Counter[str] = Counter()
         self.last: dict[str, Any] = {}  # the newest line of metrics.jsonl
+        self._reports: Counter[int] = Counter()  # by round, of those that are not over
+        self._waiting: dict[int, dict[int, Tensor]] = {}  # round -> node -> model
         self._unread: list[tuple[int, int, tuple[int | None, ...], Selection]] = []
         self._seconds = 0.0  # spent before this process took the run up
         self._started = self._saved = time.monotonic()
@@ -92,7 +113,7 @@ class Recorder:
         self._selections = (self.folder / SELECTIONS).open(mode, encoding="utf-8")
         if new:
             self._selections.write("round,node,chosen,byzantine\n")
-            self._evaluate()
+            self._evaluate(None)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,20 +125,20 @@ class Recorder:
         return self._seconds + time.monotonic() - self._started
 
     def record(self, node: int, record: Record, now: float) -> None:
-        if record.round > self.round:
-            self._end_round()
-            self.round = record.round
         self.time = now
-        self._unread.append((record.round, node, record.senders, record.selected))
+        self._reports[record.round] += 1
+        if record.selected is not None:
+            self._unread.append((record.round, node, record.senders, record.selected))
         if node in self.byzantine:
             return
-        self.models[node] = record.model
+        self._waiting.setdefault(record.round, {})[node] = record.model
         self.counts["turns"] += 1
+        self.counts["choices"] += record.selected is not None
         if self.progress:
             accuracy = self.last.get("accuracy", {}).get("worst")
             success = self.last.get("attack_success", {}).get("worst")
             turns = self.counts["turns"]
-            self.progress(Progress(self.round, self.rounds, turns, accuracy, success))
+            self.progress(Progress(record.round, self.rounds, turns, accuracy, success))
 
     def _read_selections(self) -> None:
         """Write down who chose whom: read once a round, so that a GPU need not wait every turn."""
@@ -132,13 +153,15 @@ class Recorder:
                 self.counts["nearest"] += self.ring.distance(chosen, node) == 1
         self._unread.clear()
 
-    def _end_round(self) -> None:
+    def _end_round(self, engine: Engine) -> None:
+        self.round += 1
+        self._reports.pop(self.round, None)
+        self.models.update(self._waiting.pop(self.round, {}))
         self._read_selections()
-        due = self.round % self.every == 0 or self.round == self.rounds
-        if due and self.evaluated < self.round:
-            self._evaluate()
+        if self.round % self.every == 0 or self.round == self.rounds:
+            self._evaluate(engine.total())
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, done: Done | None) -> None:
         self.evaluated = self.round
         found = evaluate(
             self.compute, self.models.values(), self.test, self.test_samples, self.triggered
@@ -146,23 +169,27 @@ class Recorder:
         self.last = {
             "round": self.round,
             **found,
+            **{what: getattr(done, what, 0) for what in WORK},
             "virtual_seconds": self.time,
             "seconds": round(self.seconds, 3),
         }
         self._metrics.write(json.dumps(self.last) + "\n")
         self._metrics.flush()
 
-    def instant(self, engine: Snapshots) -> bool:
+    def instant(self, engine: Engine) -> bool:
+        while self._reports and self._reports[self.round + 1] >= self.expected(self.round + 1):
+            self._end_round(engine)
         stop = self.stop()
         if stop or time.monotonic() - self._saved >= self.checkpoint_seconds:
             self.save(engine)
         return not stop
 
-    def finish(self) -> None:
-        """The last round has no next one to end it."""
-        self._end_round()
+    def finish(self, engine: Engine) -> None:
+        """Close what is still open: a node that was expected may have stayed away."""
+        while self.round < self.rounds:
+            self._end_round(engine)
 
-    def save(self, engine: Snapshots) -> None:
+    def save(self, engine: Engine) -> None:
         self._read_selections()
         self._metrics.flush()
         self._selections.flush()
@@ -173,6 +200,8 @@ class Recorder:
             "counts": dict(self.counts),
             "last": self.last,
             "models": {str(node): model for node, model in self.models.items()},
+            "reports": dict(self._reports),
+            "waiting": self._waiting,
             "seconds": self.seconds,
             "metrics": self._metrics.tell(),
             "selections": self._selections.tell(),
@@ -185,6 +214,11 @@ class Recorder:
         self.time, self.last = saved["time"], saved["last"]
         self.counts = Counter(saved["counts"])
         self.models = {int(node): model for node, model in saved["models"].items()}
+        self._reports = Counter({int(k): count for k, count in saved["reports"].items()})
+        self._waiting = {
+            int(k): {int(node): model for node, model in models.items()}
+            for k, models in saved["waiting"].items()
+        }
         self._seconds = saved["seconds"]
         for name, length in ((METRICS, saved["metrics"]), (SELECTIONS, saved["selections"])):
             with (self.folder / name).open("r+b") as file:

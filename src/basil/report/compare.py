@@ -13,9 +13,14 @@ from basil.record.read import Run
 
 SCHEME_TITLES = {
     "acds": "ACDS",
+    "balance": "BALANCE",
     "basil": "Basil",
     "basil_plus": "Basil+",
+    "bridge": "BRIDGE",
+    "bridge_median": "BRIDGE, median",
+    "clipped_gossip": "ClippedGossip",
     "g_plain": "G-plain",
+    "nna": "NNA",
     "r_plain": "R-plain",
     "ubar": "UBAR",
 }

@@ -51,19 +51,25 @@ class ReportPaths:
     figures: list[Path]
 
 
-def write_report(runs: Iterable[Run], out: Path) -> ReportPaths:
-    """Writes out/report.html, and its figures, as PNG and SVG, to out/figures."""
+def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> ReportPaths:
+    """Writes out/report.html, and its figures, as PNG and SVG, to out/figures.
+
+    Curves are drawn against rounds, megabytes or seconds.
+    """
     runs = list(runs)
     if not runs:
         raise UserError("there is no run to report on")
     found = cases(runs)
     figures = _Figures(Path(out) / "figures")
     try:
-        curves = figures.add("accuracy", accuracy_figure(runs), "Test accuracy over rounds")
+        curve = accuracy_figure(runs, against=against)
+        curves = figures.add("accuracy", curve, f"Test accuracy over {against}")
     except UserError:  # nothing measured yet
+        if against != "rounds":
+            raise
         curves = None
     try:
-        success = figures.add("success", success_figure(runs), "Attack success over rounds")
+        success = figures.add("success", success_figure(runs, against), "Attack success")
     except UserError:  # nobody tried
         success = None
     text = _template().render(

@@ -79,11 +79,19 @@ MOST_LABELS = 40
 # The very first turn has nothing to choose from; that alone is not worth a bar.
 THINNEST_BAR = 0.005
 ROUND_STEPS = [1, 2, 5, 10]
+# What curves are drawn against: the key in metrics.jsonl, its unit, the axis' name.
+AXES = {
+    "rounds": ("round", 1.0, "round"),
+    "megabytes": ("bytes", 1e-6, "MB sent, all nodes together"),
+    "seconds": ("virtual_seconds", 1.0, "virtual seconds"),
+}
 
 
 @mpl.rc_context(STYLE)
-def accuracy_figure(runs: Iterable[Run], metric: str = "worst") -> Figure:
+def accuracy_figure(runs: Iterable[Run], metric: str = "worst", against: str = "rounds") -> Figure:
     """Test accuracy over rounds, a panel for each attack and a line for each scheme (Fig. 4).
+
+    `against` is one of AXES: a round of one scheme may cost ten times a round of another.
 
     Runs that differ in the seed alone make one line: their mean, in a band of one standard
     deviation.  Where no run has an accuracy (regression), the loss is drawn.
@@ -94,19 +102,20 @@ def accuracy_figure(runs: Iterable[Run], metric: str = "worst") -> Figure:
     if not drawn:
         raise UserError(f"no run has measured its {metric} accuracy or loss yet: nothing to plot")
     whose = "worst benign node" if metric == "worst" else f"{metric} of benign nodes"
-    return _over_rounds(drawn, quantity, metric, f"test {quantity} ({whose})")
+    return _curves(drawn, quantity, metric, f"test {quantity} ({whose})", against)
 
 
 @mpl.rc_context(STYLE)
-def success_figure(runs: Iterable[Run]) -> Figure:
+def success_figure(runs: Iterable[Run], against: str = "rounds") -> Figure:
     """The success of backdoors over rounds, on the benign node where it is highest."""
     drawn = [case for case in cases(runs) if _has(case, "attack_success", "worst")]
     if not drawn:
         raise UserError("no run has measured the success of an attack: nothing to plot")
-    return _over_rounds(drawn, "attack_success", "worst", "attack success (worst benign node)")
+    says = "attack success (worst benign node)"
+    return _curves(drawn, "attack_success", "worst", says, against)
 
 
-def _over_rounds(drawn: list[Case], quantity: str, metric: str, says: str) -> Figure:
+def _curves(drawn: list[Case], quantity: str, metric: str, says: str, against: str) -> Figure:
     panels = group(drawn, lambda case: case.attack)
     styles = {label: place for place, label in enumerate(_labels(drawn))}
     columns = min(len(panels), PANELS_IN_ROW)
@@ -121,17 +130,18 @@ def _over_rounds(drawn: list[Case], quantity: str, metric: str, says: str) -> Fi
     for place, (axes, (attack, members)) in enumerate(zip(grid, panels.items(), strict=False)):
         axes.set_title(textwrap.fill(attack, 30))
         for case in members:
-            _curve(axes, case, quantity, metric, styles[case.label], len(styles))
+            _curve(axes, case, quantity, metric, against, styles[case.label], len(styles))
         if quantity == "accuracy":
             chance |= _chance(axes, members)
         if quantity != "loss":
             axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0, symbol=" %"))
         axes.margins(x=0.02)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=ROUND_STEPS))
+        whole = against == "rounds"
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=whole, steps=ROUND_STEPS))
         # With a full row below, only the lowest panel of a column names the axis.
         if place + columns >= len(panels):
-            axes.set_xlabel("round")
+            axes.set_xlabel(AXES[against][2])
             axes.tick_params(labelbottom=True)
     figure.supylabel(says, fontsize=9, color=INK)
     handles = [_handle(label, place) for label, place in styles.items()]
@@ -276,25 +286,41 @@ def _handle(label: str, place: int) -> Line2D:
     return Line2D([], [], label=label, **_look(place))
 
 
-def _curve(axes: Axes, case: Case, quantity: str, metric: str, place: int, of: int) -> None:
-    series = [found for run in case.runs if (found := _series(run, quantity, metric))]
+def _curve(
+    axes: Axes, case: Case, quantity: str, metric: str, against: str, place: int, of: int
+) -> None:
+    measured = [run for run in case.runs if _series(run, quantity, metric)]
+    series = [_series(run, quantity, metric) for run in measured]
     # A mean over fewer seeds than before would make a jump that no run made.
     rounds = sorted(set.intersection(*(set(each) for each in series)))
     values = np.array([[each[r] for r in rounds] for each in series])
     values[~np.isfinite(values)] = np.nan
     mean = values.mean(axis=0)
+    across = _costs(measured, against, rounds)
     if len(series) > 1:
         spread = values.std(axis=0, ddof=1)
         colour = COLOURS[place % len(COLOURS)]
         axes.fill_between(
-            rounds, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0
+            across, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0
         )
     # Markers of different lines are set off from each other, so that none hides another.
     every = max(1, len(rounds) // MARKS_ON_LINE)
     # Basil, the first, lies on top.
     axes.plot(
-        rounds, mean, markevery=(place * every // of, every), zorder=3 - place / of, **_look(place)
+        across, mean, markevery=(place * every // of, every), zorder=3 - place / of, **_look(place)
     )
+
+
+def _costs(runs: list[Run], against: str, rounds: list[int]) -> list[float]:
+    """What it had cost, on average over the seeds, to get to the end of each of these rounds."""
+    key, unit, _ = AXES[against]
+    found = []
+    for run in runs:
+        spent = {entry["round"]: unit * entry[key] for entry in run.metrics if key in entry}
+        if not spent.keys() >= set(rounds):
+            raise UserError(f"{run.folder} does not say how many {against} its rounds took")
+        found.append([spent[r] for r in rounds])
+    return [float(x) for x in np.mean(found, axis=0)]
 
 
 def _chance(axes: Axes, members: list[Case]) -> bool:

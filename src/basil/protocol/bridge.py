@@ -1,0 +1,36 @@
+"""BRIDGE (Fang, Yang and Bajwa, 2022): robust statistics, coordinate by coordinate."""
+
+from basil.protocol.aggregate import median, trimmed_mean
+from basil.protocol.gossip import Heard, Step, among, gossip, liars_borne
+from basil.protocol.node import Node
+from basil.protocol.requests import Protocol
+
+
+def bridge(node: Node, *, trim: int = -1) -> Protocol:
+    """Per coordinate, a mean without the largest and smallest values (BRIDGE-T).
+
+    x_i ← trimmed mean of {x_i, x_j} − η ∇f_i(x_i): the `trim` largest and smallest values among the
+    neighbours are left out, one's own never.  −1: as many as there may be liars (b), but fewer than
+    half of the neighbours.
+    """
+    liars = liars_borne(node, trim, "trim")
+
+    def scheme(heard: Heard) -> Step:
+        aside = among(heard, liars)
+        mixed = yield from heard.aggregate(lambda own, models: trimmed_mean(own, models, aside))
+        return mixed + (yield from heard.update())
+
+    return gossip(node, scheme)
+
+
+def bridge_median(node: Node) -> Protocol:
+    """Per coordinate, the median of one's own and the neighbours' values (BRIDGE-M).
+
+    x_i ← median{x_i, x_j} − η ∇f_i(x_i).
+    """
+
+    def scheme(heard: Heard) -> Step:
+        mixed = yield from heard.aggregate(median)
+        return mixed + (yield from heard.update())
+
+    return gossip(node, scheme)

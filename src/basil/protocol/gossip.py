@@ -1,0 +1,220 @@
+"""A synchronous round on a graph, the same for all graph-based schemes.
+
+Send one's model to the neighbours, wait for theirs of the same round, make the next model of them,
+and go on.  What is made of them is the scheme: a function from what was heard to the next model.
+
+A model that arrives early waits for its round, an old one is refused, and a sender counts once a
+round.  What a node holds after a round, and what is evaluated, is its model after the local update:
+what it will send next.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from basil.errors import UserError
+from basil.learning.pool import Batch
+from basil.protocol.node import Node
+from basil.protocol.requests import (
+    Checkpoint,
+    Combine,
+    Missing,
+    Protocol,
+    Receive,
+    Record,
+    Request,
+    Send,
+    Train,
+)
+
+AHEAD = 2  # rounds that a neighbour may be ahead; what claims to be from later is not kept
+
+Step: TypeAlias = Generator[Request, Any, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What a node has when the models of a round are in."""
+
+    node: Node
+    round: int
+    own: Tensor  # x_i
+    senders: tuple[int, ...]  # ascending: whose models are here
+    models: Tensor  # [sender, parameter]
+    batches: tuple[Batch, ...]
+    memory: dict[str, Any] = field(default_factory=dict)  # the scheme's own, from round to round
+
+    @property
+    def rate(self) -> float:
+        return self.node.rate(self.round)
+
+    @property
+    def weights(self) -> Tensor:
+        """W_ij for each sender; what is missing is shared out among those that are here."""
+        given = self.node.weights
+        own = 1 - sum(given.values())
+        total = own + sum(given[j] for j in self.senders)
+        return self.own.new_tensor([given[j] / total for j in self.senders])
+
+    def train(self, model: Tensor) -> Step:
+        """The local update, eq. (2), from this model."""
+        key = partial(self.node.key, self.round)
+        trained: Tensor = yield Train(model, self.batches, self.rate, key)
+        return trained
+
+    def update(self) -> Step:
+        """−η ∇f_i(x_i): what the local update changes in one's own model.
+
+        Several local steps: the way that they go from there.
+        """
+        return (yield from self.train(self.own)) - self.own
+
+    def momentum_step(self, model: Tensor, beta: float) -> Step:
+        """x − η m with m ← β m + (1 − β) g, the node's own momentum.
+
+        g is what the local update of this round says: the gradient at x, or, with several local
+        steps, the way that they go from there, divided by −η.
+        """
+        trained = yield from self.train(model)
+        if self.rate == 0:
+            return trained
+        gradient = (model - trained) / self.rate
+        last = self.memory.get("momentum")
+        last = torch.zeros_like(gradient) if last is None else last
+        momentum = self.memory["momentum"] = beta * last + (1 - beta) * gradient
+        return model - self.rate * momentum
+
+    def aggregate(self, rule: Callable[[Tensor, Tensor], Tensor], distances: bool = False) -> Step:
+        """What a rule makes of one's own and the neighbours' models; one's own, if one is alone."""
+        if not self.senders:
+            return self.own
+        count = len(self.senders) if distances else 0
+        made: Tensor = yield Combine(partial(rule, self.own, self.models), count, averages=1)
+        return made
+
+
+Scheme: TypeAlias = Callable[[Heard], Step]
+
+
+def gossip(node: Node, scheme: Scheme) -> Protocol:
+    """One node's part in a graph; `scheme` makes the next model of what was heard."""
+    return Member(node, scheme).run()
+
+
+class Member:
+    """One node on a graph.  Its attributes are all that it remembers."""
+
+    def __init__(self, node: Node, scheme: Scheme) -> None:
+        self.node = node
+        self.scheme = scheme
+        self.neighbours = frozenset(node.neighbours)
+        self.model = node.initial_model
+        self.round = 1  # the round that comes next
+        self.sent: float | None = None  # when this node sent its model of that round
+        self.early: dict[tuple[int, int], Tensor] = {}  # (round, sender) -> model
+        self.spoke: frozenset[int] = frozenset()  # who was heard in the round before
+        self.memory: dict[str, Any] = {}
+
+    def run(self) -> Protocol:
+        if self.node.state is not None:
+            self._restore(self.node.state)
+        if self.node.rejoin_round is not None:
+            # It was away: it takes part from this round on, with the model that it left with.
+            self.round, self.sent = self.node.rejoin_round, None
+            self.early.clear()
+            self.spoke = self.neighbours
+        while self.round <= self.node.rounds:
+            yield from self._take_round(self.round)
+
+    def _take_round(self, k: int) -> Protocol:
+        if self.sent is None:
+            self.sent = yield Send(self.node.neighbours, k, self.model)
+            yield Checkpoint(k, self._state_now())
+        batches = self.node.draw(k)
+        here = yield from self._gather(k, self.sent)
+        senders = tuple(sorted(here))
+        models = torch.stack([here[j] for j in senders]) if here else self.model.new_empty(0)
+        memory = self.memory.copy()
+        heard = Heard(self.node, k, self.model, senders, models, batches, memory)
+        self.model = yield from self.scheme(heard)
+        self.memory = memory
+        yield Record(k, self.model)
+        self.round, self.sent = k + 1, None
+        # A node that leaves does so here, before it has said anything in the next round.
+        yield Checkpoint(self.round, self._state_now())
+
+    def _gather(self, k: int, sent: float) -> Generator[Request, Any, dict[int, Tensor]]:
+        """The neighbours' models of round k, or of as many as speak before the deadline.
+
+        A neighbour that spoke in the last round may be late because it waits for a silent one
+        itself: it is given twice the patience, so that silence does not spread.  One that was
+        silent already is given it once, and costs that every round.
+        """
+        heard = {j for (_, j) in self.early}
+        while waited_for := self._missing(k):
+            hopeful = waited_for & (self.spoke | heard)
+            arrival = yield Receive(sent + (2 if hopeful else 1) * self.node.patience)
+            if isinstance(arrival, Missing):
+                break
+            if arrival.sender not in self.neighbours or not isinstance(arrival.body, Tensor):
+                continue
+            heard.add(arrival.sender)  # a model of a past round, too, is a sign of life
+            if k <= arrival.round <= k + AHEAD:
+                self.early.setdefault((arrival.round, arrival.sender), arrival.body)
+        here = {j: model for (r, j), model in self.early.items() if r == k}
+        self.early = {(r, j): model for (r, j), model in self.early.items() if r > k}
+        self.spoke = frozenset(heard)
+        return here
+
+    def _missing(self, k: int) -> frozenset[int]:
+        """Neighbours that may still send a model of round k: not those that are past it."""
+        return self.neighbours - {j for (r, j) in self.early if r >= k}
+
+    def _state_now(self) -> Callable[[], dict[str, Any]]:
+        """The state of this moment, made when it is asked for."""
+        now = {
+            "round": self.round,
+            "sent": self.sent,
+            "model": self.model,
+            "spoke": sorted(self.spoke),
+            "memory": self.memory,
+            "early": [[r, j, model] for (r, j), model in self.early.items()],
+        }
+        return lambda: now
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.round, self.sent, self.model = state["round"], state["sent"], state["model"]
+        self.spoke = frozenset(state["spoke"])
+        self.memory = dict(state["memory"])
+        self.early = {(r, j): model for r, j, model in state["early"]}
+
+
+def liars_borne(node: Node, given: int, option: str) -> int:
+    """How many neighbours a rule sets aside: what the recipe says, or (−1) b, as far as it can.
+
+    Fewer than half of the neighbours: more would leave nothing.  (Where some are silent, fewer than
+    half of those that speak: `among`.)
+    """
+    most = max(0, (len(node.neighbours) - 1) // 2)
+    if given > most:
+        raise UserError(
+            f"scheme.{option} = {given}: node {node.id} has {len(node.neighbours)} neighbours, and"
+            f" fewer than half of them can be set aside, so at most {most}"
+        )
+    return min(node.byzantine, most) if given < 0 else given
+
+
+def among(heard: Heard, liars: int) -> int:
+    """How many of those that speak are set aside."""
+    return min(liars, max(0, (len(heard.senders) - 1) // 2))
+
+
+def share(value: float, option: str, *, zero: bool = True) -> None:
+    """Raise unless an option lies between 0 and 1."""
+    if not (0 <= value <= 1 and (zero or value > 0)):
+        least = "from 0" if zero else "above 0"
+        raise UserError(f"scheme.{option} = {value}: it must be {least} to 1")

@@ -1,0 +1,87 @@
+"""Schemes on a small graph whose numbers can be followed by hand: the model is one number."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from basil.attack import adversary, declares
+from basil.attack.view import View
+from basil.engine.process import Absence
+from basil.engine.simulate import Simulator
+from basil.learning.pool import Batch
+from basil.protocol.node import Node
+from basil.protocol.requests import Protocol
+from basil.topology import Graph, Ring
+from basil.topology.graph import uniform
+
+from ring_helpers import Quadratic, Turn, UnitCosts, Witness
+
+
+def complete_graph(nodes: int) -> Graph:
+    return Graph(tuple(tuple(j for j in range(nodes) if j != i) for i in range(nodes)))
+
+
+def simulate_graph(
+    problem: Quadratic,
+    graph: Graph,
+    scheme: Callable[[Node], Protocol],
+    rounds: int,
+    rate: float,
+    *,
+    sends: Mapping[int, float | None] | None = None,
+    lie_from: int = 1,
+    timing: UnitCosts | None = None,
+    patience: float = 1000.0,
+    byzantine: int = 0,
+    absences: tuple[Absence, ...] = (),
+) -> tuple[list[Turn], Simulator]:
+    """Run a scheme on a graph; `sends`: what liars send (None: nothing)."""
+    compute = problem.compute()
+    n = len(problem.numbers)
+    sends = sends or {}
+    timing = timing or UnitCosts(0.001, 0.002, 0.01)
+
+    def start(
+        node: int, now: float, state: dict[str, Any] | None, rejoin_round: int | None
+    ) -> Protocol:
+        place = Node(
+            id=node,
+            ring=Ring(range(n)),
+            connectivity=1,
+            reach=1,
+            rounds=rounds,
+            initial_model=compute.initial,
+            draw=lambda k: (Batch(np.array([node])),),
+            rate=lambda k: rate,
+            key=lambda k: 0,
+            rule=None,  # type: ignore[arg-type]  # a ring's
+            patience=patience,
+            start=now,
+            state=state,
+            rejoin_round=rejoin_round,
+            neighbours=graph.neighbours[node],
+            weights=uniform(graph, node),
+            byzantine=byzantine,
+        )
+        if node not in sends:
+            return scheme(place)
+        value = sends[node]
+
+        @declares()
+        def constant(view: View) -> Tensor | None:
+            return None if value is None else torch.full_like(view.honest, value)
+
+        return adversary(place, scheme, constant, {}, lie_from, compute.layout, 0, {})
+
+    witness = Witness()
+    flags = {node: node in sends for node in range(n)}
+    simulator = Simulator(flags, start, compute, timing, witness, absences)
+    assert simulator.run()
+    return witness.turns, simulator
+
+
+def values_of(turns: list[Turn], node: int) -> list[float]:
+    return [turn.value for turn in turns if turn.node == node]
