@@ -9,7 +9,6 @@ What happens at one instant is ordered by kind and node, never by history: the s
 the same way every time, also when it is taken up again from a checkpoint.
 """
 
-import gc
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import Protocol as Interface
 
 from torch import Tensor
 
+from basil.engine.collector import unhurried_collector
 from basil.engine.process import Absence, Process, Work
 from basil.engine.timing import Timing, size_of
 from basil.learning.compute import Compute
@@ -102,13 +102,8 @@ class Simulator:
 
     def run(self) -> bool:
         """To the end (True), or until the observer stops it (False)."""
-        # A turn makes hundreds of small objects, and what is here already will stay: spare Python's
-        # collector the second look at it.
-        gc.freeze()
-        try:
+        with unhurried_collector():
             return all(self.instants())
-        finally:
-            gc.unfreeze()
 
     def instants(self) -> Iterator[bool]:
         """One instant after the other; False, and no more, once the observer stops the run.

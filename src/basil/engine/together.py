@@ -1,11 +1,12 @@
 """Several simulators on one device, by turns."""
 
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 
 import torch
+
+from basil.engine.collector import unhurried_collector
 
 STRETCH = 200  # instants: some twenty turns, so that changing over costs nothing
 
@@ -26,13 +27,10 @@ def together(runs: Sequence[Iterator[bool]], device: torch.device) -> Iterator[l
     else:
         streams = [nullcontext() for _ in runs]
     running = [True] * len(runs)
-    gc.freeze()  # see Simulator.run
-    try:
+    with unhurried_collector():
         while any(running):
             for i, (run, lane) in enumerate(zip(runs, streams, strict=True)):
                 if running[i]:
                     with lane:
                         running[i] = sum(1 for _ in islice(run, STRETCH)) == STRETCH
             yield running
-    finally:
-        gc.unfreeze()

@@ -87,8 +87,9 @@ class RingMember:
         """Lines 9–16 for this node in round k."""
         batches = self.node.draw(k)  # private, and drawn before the models arrive
         step = self.ring.step(k, self.node.id)
-        for waiting in list(self.early.values()):
-            self._take_in(waiting, step)
+        if self.early:
+            for waiting in list(self.early.values()):
+                self._take_in(waiting, step)
         score_on = batches[0] if self.scores and self.node.score_on_arrival else None
         watch = self.watch
         while watch.step < step - 1:

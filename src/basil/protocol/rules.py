@@ -17,7 +17,7 @@ from basil.protocol.requests import Score, Select
 from basil.table import Table
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Candidates:
     """What a rule may look at."""
 
@@ -42,7 +42,7 @@ class Candidates:
         return Choice(selected, selected)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Choice:
     """The model to train from, which may be a combination; the candidate that counts as selected;
     the rule's new state.
