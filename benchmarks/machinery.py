@@ -57,7 +57,7 @@ def measure(rounds: int = 200, nodes: int = 100, connectivity: int = 10) -> dict
             experiment._draw = lambda node, k: NO_BATCH  # type: ignore[method-assign]
             experiment._rate = lambda k: 0.1  # type: ignore[method-assign]
             experiment.rule = _first
-        tally = Tally(experiment.byzantine)
+        tally = Tally(experiment.cast.byzantine)
         begin = time.perf_counter()
         experiment.simulator(tally).run()
         found[name] = (time.perf_counter() - begin) / tally.turns * 1e6

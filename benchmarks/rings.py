@@ -9,7 +9,7 @@ import torch
 
 import basil
 from basil.engine.together import together
-from basil.experiment import Experiment, Own
+from basil.experiment import Experiment, Machine, Own
 from basil.protocol.requests import Record
 from basil.recipe import parse
 
@@ -63,13 +63,14 @@ def ring(
     )
     shape = (3, 32, 32)
     data = data or noise(max(10_000, nodes * batch), shape)
-    return Experiment(recipe, Own(dataset=data), device, compiled=compiled, beside=beside)
+    machine = Machine(device, compiled=compiled)
+    return Experiment(recipe, Own(dataset=data), machine, beside)
 
 
 def seconds_a_turn(experiments: Sequence[Experiment], warm_up: int) -> tuple[float, int]:
     """Run the rings by turns; wall-clock seconds for each benign turn once `warm_up` are done."""
     device = experiments[0].device
-    tallies = [Tally(e.byzantine) for e in experiments]
+    tallies = [Tally(e.cast.byzantine) for e in experiments]
     rings = [e.simulator(t).instants() for e, t in zip(experiments, tallies, strict=True)]
     begin, before = 0.0, 0
     for _ in together(rings, device):

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from basil.data import Dataset
-from basil.experiment import Experiment, Own
+from basil.experiment import Experiment, Machine, Own
 from basil.experiment import resume as resume_experiment
 from basil.learning.models import Loss
 from basil.recipe import Recipe, load, parse
@@ -37,6 +37,7 @@ def run(
     loss: Loss | None = None,
     dataset: Dataset | None = None,
     device: str = "auto",
+    deterministic: bool = False,
 ) -> Result:
     """Run a recipe (a file, a shipped name, or its content as a dict) into the folder `out`.
 
@@ -44,11 +45,14 @@ def run(
     running statistics travel with the model; dropout draws from the node's own stream.
     loss: from outputs and targets to one number for each sample (reduction="none").
     dataset: a `basil.Dataset` of numpy arrays.
+    deterministic: on a GPU, the same bits again at the price of some speed (a CPU with one thread
+    always gives them).
 
     >>> result = basil.run("demo", out="runs/mine", model=MyNet())       # doctest: +SKIP
     """
     chosen = _recipe(recipe)
-    experiment = Experiment(chosen, Own(model, loss, dataset), device)
+    machine = Machine(device, deterministic)
+    experiment = Experiment(chosen, Own(model, loss, dataset), machine)
     return Result(Path(out), experiment.run(Path(out)))
 
 
@@ -59,10 +63,11 @@ def resume(
     loss: Loss | None = None,
     dataset: Dataset | None = None,
     device: str = "auto",
+    deterministic: bool = False,
 ) -> Result:
     """Go on with an interrupted run; bring the same model, loss and data that it began with."""
-    own = Own(model, loss, dataset)
-    return Result(Path(folder), resume_experiment(Path(folder), own, device))
+    own, machine = Own(model, loss, dataset), Machine(device, deterministic)
+    return Result(Path(folder), resume_experiment(Path(folder), own, machine))
 
 
 def load_models(folder: str | Path) -> dict[int, dict[str, Tensor]]:

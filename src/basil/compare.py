@@ -3,20 +3,28 @@
 import itertools
 import json
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from basil.engine.together import together
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, choose_device, resume
+from basil.experiment import Experiment, Interrupted, Machine, choose_device, take_up
 from basil.recipe import MEASURED, Recipe, parse, to_tree, vary
 from basil.record.read import read_run
 from basil.record.run_folder import CHECKPOINT, FACTS, METRICS, SUMMARY
+
+GPU_PROCESSES = 2  # the host is busy with one, the device is not; more get in each other's way
+AT_ONCE = 16  # cases in one process on a GPU
+Finished = tuple[dict[str, Any] | None, str | None]
+"""A summary, or the sentence that says why there is none."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +71,18 @@ def cases(
 def run_cases(
     todo: Sequence[Case],
     jobs: int,
-    device: str,
+    machine: Machine,
     watch: Callable[[Sequence[Case]], None] = lambda running: None,
 ) -> Iterator[Outcome]:
     """Run all cases; finished ones are kept, interrupted ones go on.  Yields in order of finishing.
 
-    Each process computes with one thread, so that results are the same bit for bit however many
-    run side by side.
+    On a CPU each process (`jobs`; 0: one a core) takes one case after the other and computes with
+    one thread, so that results are the same bit for bit however many run side by side.  On a GPU
+    each process takes its share of the cases at once: by turns they keep the device busy.
     """
-    choose_device(device)  # a wrong one is said here, not once for each process
+    device = choose_device(machine.device)  # a wrong one is said here, not once for each process
+    on_gpu = device.type == "cuda"
+    jobs = jobs or (GPU_PROCESSES if on_gpu else os.cpu_count() or 1)
     for case in todo:
         _same_recipe(case)
     waiting = []
@@ -83,21 +94,31 @@ def run_cases(
     if not waiting:
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(waiting)), context, _ready) as pool:
-        futures: dict[Future[tuple[dict[str, Any] | None, str | None]], Case] = {
-            pool.submit(_run, to_tree(case.recipe), str(case.folder), device): case
-            for case in waiting
+    processes = min(jobs, len(waiting))
+    groups = _shares(waiting, processes) if on_gpu else [[case] for case in waiting]
+    with ProcessPoolExecutor(processes, context, _ready) as pool:
+        futures: dict[Future[list[Finished]], list[Case]] = {
+            pool.submit(
+                _run, [(to_tree(case.recipe), str(case.folder)) for case in group], machine
+            ): group
+            for group in groups
         }
         try:
             while futures:
                 done, _ = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
                 for future in done:
-                    case = futures.pop(future)
-                    yield Outcome(case, *future.result(), new=True)
-                watch([case for future, case in futures.items() if future.running()])
+                    for case, finished in zip(futures.pop(future), future.result(), strict=True):
+                        yield Outcome(case, *finished, new=True)
+                watch([case for f, group in futures.items() if f.running() for case in group])
         except KeyboardInterrupt:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _shares(cases: list[Case], processes: int) -> list[list[Case]]:
+    """Of at most `AT_ONCE` cases each, and as many for each process."""
+    shares = processes * -(-len(cases) // (processes * AT_ONCE))
+    return [cases[i::shares] for i in range(min(shares, len(cases)))]
 
 
 def _same_recipe(case: Case) -> None:
@@ -126,17 +147,41 @@ def _ready() -> None:
     signal.signal(signal.SIGINT, stop)
 
 
-def _run(
-    tree: dict[str, Any], folder: str, device: str
-) -> tuple[dict[str, Any] | None, str | None]:
-    try:
+def _run(cases: list[tuple[dict[str, Any], str]], machine: Machine) -> list[Finished]:
+    """Run some cases by turns; what became of each of them."""
+    finished: list[Finished] = [(None, "interrupted")] * len(cases)
+    experiments: list[tuple[Experiment | None, Path, bool]] = []
+    turns = sum(tree["ring"]["nodes"] * tree["scheme"]["rounds"] for tree, _ in cases)
+    if machine.compiled is None:  # what is compiled is compiled for all of them
+        machine = replace(machine, compiled=machine.compiles(turns, 1))
+    beside: Experiment | None = None
+    for i, (tree, folder) in enumerate(cases):
         path = Path(folder)
-        if (path / CHECKPOINT).exists():
-            return resume(path, device=device, stop=lambda: _stopping), None
-        (path / FACTS).unlink(missing_ok=True)  # stopped before its first checkpoint: begin again
-        experiment = Experiment(parse(tree), device=device)
-        return experiment.run(path, stop=lambda: _stopping), None
-    except UserError as error:
-        return None, str(error)
-    except Interrupted:
-        return None, "interrupted"
+        unfinished = (path / CHECKPOINT).exists()
+        try:
+            if unfinished:
+                experiment = take_up(path, machine=machine, beside=beside)
+            else:
+                (path / FACTS).unlink(missing_ok=True)  # stopped before its first checkpoint
+                experiment = Experiment(parse(tree), None, machine, beside)
+            beside = beside or experiment
+            experiments.append((experiment, path, unfinished))
+        except UserError as error:
+            finished[i] = None, str(error)
+            experiments.append((None, path, False))
+
+    def course(i: int) -> Iterator[bool]:
+        experiment, path, unfinished = experiments[i]
+        if experiment is not None:
+            try:
+                go_on = partial(experiment.course, stop=lambda: _stopping, resume=unfinished)
+                finished[i] = (yield from go_on(path)), None
+            except UserError as error:
+                finished[i] = None, str(error)
+            except Interrupted:
+                pass
+
+    device = choose_device(machine.device)
+    for _ in together([course(i) for i in range(len(cases))], device):
+        pass
+    return finished

@@ -30,7 +30,7 @@ def experiment(attack: dict[str, Any], **sections: dict[str, Any]) -> Experiment
     }
     for name, values in sections.items():
         tree[name] = {**tree.get(name, {}), **values}
-    return Experiment(parse(tree), device="cpu")
+    return Experiment(parse(tree))
 
 
 def drawn(lab: Experiment, node: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,18 +43,18 @@ def drawn(lab: Experiment, node: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 def test_only_byzantine_nodes_train_on_flipped_labels() -> None:
     lab = experiment({"name": "label-flip", "start": 3})
     honest = experiment({"name": "none"})
-    assert len(lab.byzantine) == 2
+    assert len(lab.cast.byzantine) == 2
     for node in range(8):
         for k in (1, 2, 3, 4):
             (x, y), (true_x, true_y) = drawn(lab, node, k), drawn(honest, node, k)
             assert np.array_equal(x, true_x)  # the same samples in the same order
-            lies = node in lab.byzantine and k >= 3
+            lies = node in lab.cast.byzantine and k >= 3
             assert np.array_equal(y, 9 - true_y if lies else true_y)
 
 
 def test_only_the_samples_of_byzantine_nodes_are_copied() -> None:
     lab = experiment({"name": "label-flip"})
-    theirs = sum(len(lab.local[node]) for node in lab.byzantine)
+    theirs = sum(len(lab.cast.local[node]) for node in lab.cast.byzantine)
     assert len(lab.compute.pool) == len(DIGITS.train) + theirs
     assert torch.equal(lab.compute.pool.y[: len(DIGITS.train)], torch.from_numpy(DIGITS.train.y))
     assert len(experiment({"name": "gaussian"}).compute.pool) == len(DIGITS.train)
@@ -96,12 +96,12 @@ def test_success_is_the_share_of_other_classes_that_the_patch_turns() -> None:
         return vector
 
     models = [always(4), always(4), always(5), always(5)]
-    found = evaluate(lab.compute, models, lab.test, len(lab.test), lab.triggered)
+    found = evaluate(lab.compute, models, lab.test, len(lab.test), lab.triggered).wait()
     assert found["attack_success"] == {"worst": 1.0, "mean": 0.5}
     assert found["accuracy"]["worst"] == pytest.approx(
         min((DIGITS.test.y == 4).mean(), (DIGITS.test.y == 5).mean())
     )
-    assert "attack_success" not in evaluate(lab.compute, models, lab.test, 10)
+    assert "attack_success" not in evaluate(lab.compute, models, lab.test, 10).wait()
 
 
 def test_boost_lengthens_the_update() -> None:

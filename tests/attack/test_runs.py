@@ -37,11 +37,11 @@ def test_every_attack_runs_and_resumes_bit_for_bit(
 ) -> None:
     options = {"rounds": 1, "then": "stale"} if attack == "betrayal" else {}
     made = recipe(attack, scheme, **options)
-    Experiment(made, device="cpu").run(tmp_path / "whole")
+    Experiment(made).run(tmp_path / "whole")
     stopped = tmp_path / "stopped"
     with pytest.raises(Interrupted):
-        Experiment(made, device="cpu").run(stopped, stop=StopAfter(10))
-    resume(stopped, device="cpu")
+        Experiment(made).run(stopped, stop=StopAfter(10))
+    resume(stopped)
     assert files_of_run(stopped) == files_of_run(tmp_path / "whole")
 
 
@@ -63,7 +63,7 @@ def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -
 
     monkeypatch.setattr(Simulator, "_send", sending)
     monkeypatch.setattr(Simulator, "_deliver", arriving)
-    lab = Experiment(recipe("dissensus"), device="cpu")
+    lab = Experiment(recipe("dissensus"))
 
     class Nobody:
         def record(self, *_: object) -> None: ...
@@ -74,11 +74,11 @@ def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -
     assert lab.simulator(Nobody()).run()
     checked = 0
     for sender, j, body, then in seen:
-        if sender not in lab.byzantine or j in lab.byzantine:
+        if sender not in lab.cast.byzantine or j in lab.cast.byzantine:
             continue
-        behind = lab.ring.behind(j, lab.recipe.reach)
-        friends = [then[k] for k in behind if k not in lab.byzantine]
-        liars = sum(k in lab.byzantine for k in behind)
+        behind = lab.cast.ring.behind(j, lab.recipe.reach)
+        friends = [then[k] for k in behind if k not in lab.cast.byzantine]
+        liars = sum(k in lab.cast.byzantine for k in behind)
         expected = then[j] - sum(x - then[j] for x in friends) / liars  # type: ignore[operator]
         torch.testing.assert_close(body, expected, atol=1e-5, rtol=1e-4)
         checked += 1
@@ -86,8 +86,8 @@ def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -
 
 
 def test_the_table_shows_success_only_where_it_was_measured(tmp_path: Path) -> None:
-    Experiment(recipe("backdoor"), device="cpu").run(tmp_path / "backdoor")
-    Experiment(recipe("gaussian"), device="cpu").run(tmp_path / "gaussian")
+    Experiment(recipe("backdoor")).run(tmp_path / "backdoor")
+    Experiment(recipe("gaussian")).run(tmp_path / "gaussian")
     opened, plain = read_run(tmp_path / "backdoor"), read_run(tmp_path / "gaussian")
     assert "attack succ. %" not in results_table([plain])[0]
     header, *rows = results_table([opened, plain])
@@ -105,8 +105,8 @@ def test_the_table_shows_success_only_where_it_was_measured(tmp_path: Path) -> N
 def test_betrayal_equals_the_other_attack_that_starts_later(tmp_path: Path) -> None:
     turned = recipe("betrayal", rounds=2, then="inverse", scale=3.0)
     late = recipe("inverse", start=3, scale=3.0)
-    Experiment(turned, device="cpu").run(tmp_path / "turned")
-    Experiment(late, device="cpu").run(tmp_path / "late")
+    Experiment(turned).run(tmp_path / "turned")
+    Experiment(late).run(tmp_path / "late")
     one, other = (read_run(tmp_path / name).summary for name in ("turned", "late"))
     assert one is not None
     assert other is not None

@@ -94,14 +94,12 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(basil, tiny):
 @pytest.mark.parametrize("turn", [1, 7, 19])
 def test_a_run_may_be_interrupted_again_and_again(basil, tiny, turn):
     """After each resumption it is stopped at once, `turn` times in all, and then let go."""
-    experiment = Experiment(load("tiny.toml"), device="cpu")
+    experiment = Experiment(load("tiny.toml"))
     with pytest.raises(Interrupted):
         experiment.run(tiny / "broken", stop=lambda: True)
     for _ in range(turn - 1):
         with pytest.raises(Interrupted):
-            Experiment(load("tiny.toml"), device="cpu").run(
-                tiny / "broken", stop=lambda: True, resume=True
-            )
+            Experiment(load("tiny.toml")).run(tiny / "broken", stop=lambda: True, resume=True)
     rows = (tiny / "broken/selections.csv").read_text().splitlines()
     assert len(rows) == 1 + turn
     assert basil("run", "--resume", "broken").code == 0

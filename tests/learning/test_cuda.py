@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from basil.data import Dataset, Samples
-from basil.experiment import Experiment, Own
+from basil.experiment import Experiment, Machine, Own
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
 from basil.learning.cuda.places import Models
@@ -135,7 +135,7 @@ def test_test_set(device: str) -> None:
     plain, fast, batches = both("cnn", device)
     models = [plain.train(plain.initial, [b], 0.5, lambda: 1) for b in batches]
     for some in (models[:2], models, models):
-        expected, found = (np.array(c.test(some, c.pool, 450)) for c in (plain, fast))
+        expected, found = (np.array(c.test(some, c.pool, 450).wait()) for c in (plain, fast))
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
@@ -204,7 +204,7 @@ def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str)
     chosen: list[list[int | None]] = []
     final: list[Tensor] = []
     for fast in (False, True):
-        experiment = Experiment(recipe, Own(dataset=noise()), device)
+        experiment = Experiment(recipe, Own(dataset=noise()), Machine(device))
         pool, module = experiment.compute.pool, experiment.compute.network
         if fast:
             experiment.compute = GraphCompute(module, cross_entropy, pool, deterministic=True)

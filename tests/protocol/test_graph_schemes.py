@@ -144,8 +144,8 @@ def test_costs_grow_from_line_to_line(tmp_path: Path) -> None:
     experiment = Experiment(recipe("ubar"))
     summary = experiment.run(tmp_path / "run")
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    assert experiment.graph is not None
-    edges, size = sum(experiment.graph.degrees), experiment.compute.layout.size
+    assert experiment.cast.graph is not None
+    edges, size = sum(experiment.cast.graph.degrees), experiment.compute.layout.size
     for line in lines:
         # A node that has finished a round has sent its model of the next one.
         sent = {k * edges for k in (line["round"], min(line["round"] + 1, 6))}
@@ -159,7 +159,7 @@ def test_costs_grow_from_line_to_line(tmp_path: Path) -> None:
     assert last["distances"] == summary["work"]["distances"] == 6 * edges
     facts = json.loads((tmp_path / "run/run.json").read_text())
     assert facts["graph"]["edges"] == edges // 2
-    assert facts["graph"]["redraws"] == experiment.graph.redraws
+    assert facts["graph"]["redraws"] == experiment.cast.graph.redraws
 
 
 def test_an_evaluation_holds_models_of_one_round(
@@ -201,10 +201,10 @@ def test_centralised_is_sgd_on_all_benign_data(tmp_path: Path) -> None:
     assert summary["messages"]["count"] == 0
     assert summary["work"]["steps"] == 6 * 6  # as many as 6 benign nodes take in 6 rounds
     assert summary["virtual_seconds"] == pytest.approx(36 * experiment.timing.step)
-    benign = {int(i) for node in experiment.benign for i in experiment.local[node]}
-    (drawn,) = {len(experiment._draw(experiment.members[0], k)) for k in (1, 2)}
+    benign = {int(i) for node in experiment.cast.benign for i in experiment.cast.local[node]}
+    (drawn,) = {len(experiment._draw(experiment.cast.members[0], k)) for k in (1, 2)}
     assert drawn == 6
-    batches = [b for k in range(1, 30) for b in experiment._draw(experiment.members[0], k)]
+    batches = [b for k in range(1, 30) for b in experiment._draw(experiment.cast.members[0], k)]
     assert {int(i) for b in batches for i in b.indices.tolist()} <= benign
 
 
@@ -245,9 +245,11 @@ def test_times_of_distances_can_be_measured() -> None:
 
 def test_a_run_says_how_many_benign_nodes_are_outnumbered() -> None:
     experiment = Experiment(recipe("ubar", "gaussian", graph={"p": 0.4}))
-    assert experiment.graph is not None
+    assert experiment.cast.graph is not None
     lost = 0
-    for node in experiment.benign:
-        liars = [j for j in experiment.graph.neighbours[node] if j in experiment.byzantine]
-        lost += len(liars) >= len(experiment.graph.neighbours[node]) - len(liars)
+    for node in experiment.cast.benign:
+        liars = [
+            j for j in experiment.cast.graph.neighbours[node] if j in experiment.cast.byzantine
+        ]
+        lost += len(liars) >= len(experiment.cast.graph.neighbours[node]) - len(liars)
     assert experiment.facts()["graph"]["outnumbered"] == lost

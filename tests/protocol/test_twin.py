@@ -40,7 +40,7 @@ def recipe(attack: str, **learning: Any) -> Any:
 def literal_basil(experiment: Experiment, attack: str) -> list[tuple[int, int, int | None, Any]]:
     """Algorithm 1, line by line.  Returns (round, node, chosen, model) for every turn."""
     settings = experiment.recipe
-    order = experiment.ring.order
+    order = experiment.cast.ring.order
     network = mlp((1, 8, 8), 10)
     x0 = experiment.compute.initial
     samples = experiment.compute.pool.take
@@ -72,7 +72,7 @@ def literal_basil(experiment: Experiment, attack: str) -> list[tuple[int, int, i
                 optimiser.step()
             model = parameters_to_vector(module.parameters()).detach()
             turns.append((k, i, chosen, model))
-            if i in experiment.byzantine:  # line 13
+            if i in experiment.cast.byzantine:  # line 13
                 if attack == "gaussian":
                     stream = rng.torch_stream(settings.seed, "attack", i, k)
                     model = torch.randn(model.shape, generator=stream)
@@ -99,11 +99,11 @@ def test_engine_follows_algorithm_1(
     experiment = Experiment(recipe(attack, **learning))
     experiment.run(tmp_path / "run")
     expected = literal_basil(experiment, attack)
-    benign = [i for i, turn in enumerate(expected) if turn[1] not in experiment.byzantine]
+    benign = [i for i, turn in enumerate(expected) if turn[1] not in experiment.cast.byzantine]
     assert len(seen) == len(expected) == N * K
     assert len(benign) >= (N - B) * K
     for i in benign:
         assert seen[i][:3] == expected[i][:3]
         assert torch.equal(seen[i][3], expected[i][3])  # one thread: not a bit apart
     # The twin is worth something only if choices are made: not always the same predecessor.
-    assert len({experiment.ring.distance(c, n) for _, n, c, _ in seen if c is not None}) > 1
+    assert len({experiment.cast.ring.distance(c, n) for _, n, c, _ in seen if c is not None}) > 1

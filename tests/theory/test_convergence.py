@@ -163,7 +163,11 @@ def gap_and_bound(
     T = len(models)
     assert T == rounds * r
     x0 = experiment.compute.initial.double().numpy()
-    parts = [experiment.local[i] for i in experiment.ring.order if i not in experiment.byzantine]
+    parts = [
+        experiment.cast.local[i]
+        for i in experiment.cast.ring.order
+        if i not in experiment.cast.byzantine
+    ]
     least = problem.value(problem.optimum)
     gap = problem.value(models.mean(0)) - least
     starts = [x0, *models[:-1]]

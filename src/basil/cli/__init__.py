@@ -44,7 +44,9 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("--schemes", nargs="+", metavar="SCHEME", help="see basil list schemes")
     compare.add_argument("--attacks", nargs="+", metavar="ATTACK", help="see basil list attacks")
     compare.add_argument("--seeds", nargs="+", type=_whole, metavar="SEED")
-    compare.add_argument("--jobs", type=_whole, default=0, help="processes (default: one a core)")
+    compare.add_argument(
+        "--jobs", type=_whole, default=0, help="processes (default: one a core; two on a GPU)"
+    )
     compare.add_argument("--no-report", action="store_true", help="leave page and figures out")
     _shared(compare)
     compare.set_defaults(command="compare")
@@ -88,6 +90,16 @@ def _shared(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--out", metavar="DIR", help="run folder (default: under runs/)")
     command.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    command.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="on a GPU: the same bits every time, at some cost (a CPU thread always does that)",
+    )
+    command.add_argument(
+        "--compile",
+        action=argparse.BooleanOptionalAction,
+        help="on a GPU: compile the network (default: where a run is long enough for it to pay)",
+    )
     command.add_argument("--json", action="store_true", help="print the result as JSON")
 
 

@@ -19,7 +19,7 @@ from basil.compare import cases, run_cases
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sources import SOURCES
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, resume
+from basil.experiment import Experiment, Interrupted, Machine, resume
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         with run_bar(benign_turns) as bar:
             if args.resume:
-                summary = resume(folder, device=args.device, progress=bar, stop=stop)
+                summary = resume(folder, machine=_machine(args), progress=bar, stop=stop)
             else:
-                summary = Experiment(recipe, device=args.device).run(folder, bar, stop)
+                summary = Experiment(recipe, machine=_machine(args)).run(folder, bar, stop)
     except Interrupted:
         print(f"stopped; go on with: basil run --resume {folder}", file=sys.stderr)
         return STOPPED
@@ -79,6 +79,10 @@ def run(args: argparse.Namespace) -> int:
         print(as_text(results_table([read_run(folder)])))
         print(f"\nrun folder  {folder}\nreport      basil report {folder}")
     return 0
+
+
+def _machine(args: argparse.Namespace) -> Machine:
+    return Machine(args.device, args.deterministic, args.compile)
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -98,8 +102,7 @@ def compare(args: argparse.Namespace) -> int:
     finished, failed = 0, []
     try:
         with comparison_bar(todo) as bar:
-            jobs = args.jobs or os.cpu_count() or 1
-            for outcome in run_cases(todo, jobs, args.device, bar):
+            for outcome in run_cases(todo, args.jobs, _machine(args), bar):
                 if outcome.summary is None:
                     failed.append(f"{outcome.case.name}: {outcome.error}")
                 else:

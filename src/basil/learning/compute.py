@@ -18,13 +18,18 @@ from basil.errors import UserError
 from basil.learning.layout import Layout, layout_of
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
-from basil.learning.promises import Losses, Pick, Selection, decide, tensor_of
+from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
+
+Tested = list[tuple[float, float]]
+"""Mean loss and accuracy of each of some models."""
 
 CPU_CHUNK, GPU_CHUNK = 200, 2000  # test samples at a time: about what a cache holds; enough to fill
 
 
 class Compute:
     """Score and train one network on one device."""
+
+    late = False  # are promises kept later than they are made?
 
     def __init__(self, module: nn.Module, loss: Loss, pool: Pool) -> None:
         self.pool = pool
@@ -120,11 +125,11 @@ class Compute:
                     if gradient is not None:
                         parameter.sub_(gradient, alpha=rate)
 
-    def indices(self, selections: Sequence[Selection]) -> list[int]:
+    def indices(self, selections: Sequence[Selection]) -> Promise[list[int]]:
         """Which one each of them is: read together, so that a GPU is waited for once."""
-        return [selection.index for selection in selections]
+        return kept([selection.index for selection in selections])
 
-    def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> list[tuple[float, float]]:
+    def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> Promise[Tested]:
         """Mean loss and accuracy (nan for regression) of each model on a pool's first samples."""
         chunk = GPU_CHUNK if self.device.type == "cuda" else CPU_CHUNK
         losses = torch.zeros(len(models), dtype=torch.float64, device=self.device)
@@ -139,4 +144,4 @@ class Compute:
                     if self.classifies:
                         right[i] += (outputs.argmax(1) == y).sum()
         accuracy = (right / samples).tolist() if self.classifies else [float("nan")] * len(models)
-        return list(zip((losses / samples).tolist(), accuracy, strict=True))
+        return kept(list(zip((losses / samples).tolist(), accuracy, strict=True)))

@@ -5,15 +5,35 @@ what it has asked for long before the device has computed it, and must not wait 
 """
 
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
 
 Pick = Callable[[Tensor, Tensor], Tensor]
 """From losses [candidate, sample] and their means [candidate] to the index of a candidate.
 
 Written in tensor operations that never look at a value: it may become part of a CUDA graph.
 """
+
+
+class Promise(Generic[T]):
+    """Something that `keep` makes when it is first waited for."""
+
+    def __init__(self, keep: Callable[[], T]) -> None:
+        self._keep: Callable[[], T] | None = keep
+
+    def wait(self) -> T:
+        if self._keep is not None:
+            self._value, self._keep = self._keep(), None
+        return self._value
+
+
+def kept(value: T) -> Promise[T]:
+    """A promise of what is there already."""
+    return Promise(lambda: value)
 
 
 class Losses:

@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from basil.learning.compute import Compute
+from basil.learning.compute import Compute, Tested
 from basil.learning.pool import Pool
+from basil.learning.promises import Promise
 
 
 def evaluate(
@@ -16,7 +17,7 @@ def evaluate(
     test: Pool,
     samples: int,
     triggered: Pool | None = None,
-) -> dict[str, Any]:
+) -> Promise[dict[str, Any]]:
     """Worst and mean test accuracy and loss over models (§VI reports the worst).
 
     `triggered`: samples on which a backdoor wants its own label.  The share that gets it is the
@@ -27,19 +28,30 @@ def evaluate(
     """
     models = list(models)
     distinct = {id(model): model for model in models}
-    results = compute.test(list(distinct.values()), test, samples)
-    of = dict(zip(distinct, results, strict=True))
-    losses, accuracies = (list(v) for v in zip(*(of[id(model)] for model in models), strict=True))
-    found: dict[str, Any] = {
-        "accuracy": {"worst": _finite(min(accuracies)), "mean": _finite(_mean(accuracies))},
-        "loss": {"worst": _finite(max(losses)), "mean": _finite(_mean(losses))},
-    }
+    tested = compute.test(list(distinct.values()), test, samples)
+    fooled = None
     if triggered is not None:
-        rates = compute.test(list(distinct.values()), triggered, min(samples, len(triggered)))
-        success = {key: rate for key, (_, rate) in zip(distinct, rates, strict=True)}
-        values = [success[id(model)] for model in models]
-        found["attack_success"] = {"worst": max(values), "mean": _mean(values)}
-    return found
+        some = min(samples, len(triggered))
+        fooled = compute.test(list(distinct.values()), triggered, some)
+
+    def each(promise: Promise[Tested]) -> tuple[list[float], list[float]]:
+        """Losses and accuracies of all models, those of a shared one as often as it occurs."""
+        of = dict(zip(distinct, promise.wait(), strict=True))
+        found = [of[id(model)] for model in models]
+        return [loss for loss, _ in found], [accuracy for _, accuracy in found]
+
+    def keep() -> dict[str, Any]:
+        losses, accuracies = each(tested)
+        found: dict[str, Any] = {
+            "accuracy": {"worst": _finite(min(accuracies)), "mean": _finite(_mean(accuracies))},
+            "loss": {"worst": _finite(max(losses)), "mean": _finite(_mean(losses))},
+        }
+        if fooled is not None:
+            rates = each(fooled)[1]
+            found["attack_success"] = {"worst": max(rates), "mean": _mean(rates)}
+        return found
+
+    return Promise(keep)
 
 
 def _mean(values: list[float]) -> float:

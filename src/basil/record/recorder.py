@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from basil.learning.compute import Compute
 from basil.learning.pool import Pool
-from basil.learning.promises import Selection
+from basil.learning.promises import Promise, Selection
 from basil.protocol.requests import Record
 from basil.record import checkpoint
 from basil.record.evaluate import evaluate
@@ -103,6 +104,7 @@ class Recorder:
         self._reports: Counter[int] = Counter()  # by round, of those that are not over
         self._waiting: dict[int, dict[int, Tensor]] = {}  # round -> node -> model
         self._unread: list[tuple[int, int, tuple[int | None, ...], Selection]] = []
+        self._later: list[Callable[[], None]] = []  # what is to be written once it is known
         self._seconds = 0.0  # spent before this process took the run up
         self._started = self._saved = time.monotonic()
 
@@ -114,6 +116,7 @@ class Recorder:
         if new:
             self._selections.write("round,node,chosen,byzantine\n")
             self._evaluate(None)
+            self._settle()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -140,37 +143,58 @@ class Recorder:
             turns = self.counts["turns"]
             self.progress(Progress(record.round, self.rounds, turns, accuracy, success))
 
+    def _end_round(self, engine: Engine) -> None:
+        self.round += 1
+        self._reports.pop(self.round, None)
+        self.models.update(self._waiting.pop(self.round, {}))
+        self._settle()  # what was asked of a GPU a round ago is here by now
+        self._read_selections()
+        if self.round % self.every == 0 or self.round == self.rounds:
+            self._evaluate(engine.total())
+        if not self.compute.late:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Write down what has been asked for, waiting for it where it is not here yet."""
+        self._read_selections()
+        later, self._later = self._later, []
+        for write in later:
+            write()
+
     def _read_selections(self) -> None:
-        """Write down who chose whom: read once a round, so that a GPU need not wait every turn."""
-        if not self._unread:
-            return
-        indices = self.compute.indices([selected for *_, selected in self._unread])
-        for (k, node, senders, _), index in zip(self._unread, indices, strict=True):
+        unread, self._unread = self._unread, []
+        if unread:
+            indices = self.compute.indices([selected for *_, selected in unread])
+            made = [(k, node, senders) for k, node, senders, _ in unread]
+            self._later.append(partial(self._write_selections, made, indices))
+
+    def _write_selections(
+        self, made: list[tuple[int, int, tuple[int | None, ...]]], indices: Promise[list[int]]
+    ) -> None:
+        """Who chose whom."""
+        for (k, node, senders), index in zip(made, indices.wait(), strict=True):
             chosen, liar = senders[index], node in self.byzantine
             self._selections.write(f"{k},{node},{'' if chosen is None else chosen},{int(liar)}\n")
             if chosen is not None and not liar:
                 self.counts["byzantine"] += chosen in self.byzantine
                 self.counts["nearest"] += self.ring.distance(chosen, node) == 1
-        self._unread.clear()
-
-    def _end_round(self, engine: Engine) -> None:
-        self.round += 1
-        self._reports.pop(self.round, None)
-        self.models.update(self._waiting.pop(self.round, {}))
-        self._read_selections()
-        if self.round % self.every == 0 or self.round == self.rounds:
-            self._evaluate(engine.total())
 
     def _evaluate(self, done: Done | None) -> None:
         self.evaluated = self.round
         found = evaluate(
             self.compute, self.models.values(), self.test, self.test_samples, self.triggered
         )
-        self.last = {
-            "round": self.round,
-            **found,
+        known = {
             **{what: getattr(done, what, 0) for what in WORK},
             "virtual_seconds": self.time,
+        }
+        self._later.append(partial(self._write_metrics, self.round, found, known))
+
+    def _write_metrics(self, k: int, found: Promise[dict[str, Any]], known: dict[str, Any]) -> None:
+        self.last = {
+            "round": k,
+            **found.wait(),
+            **known,
             "seconds": round(self.seconds, 3),
         }
         self._metrics.write(json.dumps(self.last) + "\n")
@@ -188,9 +212,10 @@ class Recorder:
         """Close what is still open: a node that was expected may have stayed away."""
         while self.round < self.rounds:
             self._end_round(engine)
+        self._settle()
 
     def save(self, engine: Engine) -> None:
-        self._read_selections()
+        self._settle()
         self._metrics.flush()
         self._selections.flush()
         mine = {

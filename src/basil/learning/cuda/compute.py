@@ -22,13 +22,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from basil.learning.compute import Compute
+from basil.learning.compute import Compute, Tested
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Launch
 from basil.learning.cuda.places import Models, Places
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
-from basil.learning.promises import Losses, Pick, Selection, decide, tensor_of
+from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
 
 EXAMINED = 2000  # test samples at a time
 
@@ -67,6 +67,8 @@ class GraphCompute(Compute):
     takes half a minute and then a third off a turn.  `beside`: another ring in this process, whose
     kernels serve here too if network and data are the same.
     """
+
+    late = True
 
     def __init__(
         self,
@@ -200,14 +202,40 @@ class GraphCompute(Compute):
             self._launch(turn, [], selection.numbers(rows), selection.pick)
             selection.made = True
 
-    def indices(self, selections: Sequence[Selection]) -> list[int]:
+    def indices(self, selections: Sequence[Selection]) -> Promise[list[int]]:
         late = [s for s in selections if isinstance(s, LateSelection)]
         for selection in late:
             self.make(selection)
-        picked = self._picked.tensor.tolist() if late else []
-        return [picked[s.place] if isinstance(s, LateSelection) else s.index for s in selections]
+        # A place may be another selection's by the time that somebody waits.
+        places = [s.place if isinstance(s, LateSelection) else None for s in selections]
+        known = [0 if isinstance(s, LateSelection) else s.index for s in selections]
+        if not late:
+            return kept(known)
+        picked = self._read(self._picked.tensor)
 
-    def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> list[tuple[float, float]]:
+        def keep() -> list[int]:
+            found = picked().tolist()
+            pairs = zip(places, known, strict=True)
+            return [index if place is None else found[place] for place, index in pairs]
+
+        return Promise(keep)
+
+    def _read(self, tensor: Tensor) -> Callable[[], Tensor]:
+        """A tensor's values of this moment, on their way to the host."""
+        if self.device.type != "cuda":
+            there = tensor.clone()
+            return lambda: there
+        here = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        here.copy_(tensor, non_blocking=True)
+        event = torch.cuda.current_stream(self.device).record_event()
+
+        def wait() -> Tensor:
+            event.synchronize()
+            return here
+
+        return wait
+
+    def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> Promise[Tested]:
         key = (pool, samples)
         launch = self._launches.get(key)
         if launch is None or len(self._sums) < len(models):
@@ -217,8 +245,13 @@ class GraphCompute(Compute):
         for place, model in enumerate(models):
             self._models.begin()
             launch([], [self._models.row(model), place])
-        found = (self._sums[: len(models)] / samples).tolist()
-        return [(loss, right if self.classifies else float("nan")) for loss, right in found]
+        sums = self._read(self._sums[: len(models)])
+
+        def keep() -> Tested:
+            means = (sums() / samples).tolist()
+            return [(loss, right if self.classifies else float("nan")) for loss, right in means]
+
+        return Promise(keep)
 
     # -- what is captured ----------------------------------------------------------------------
 
@@ -340,7 +373,7 @@ class LateSelection(Selection):
 
     @property
     def index(self) -> int:
-        return self._compute.indices([self])[0]
+        return self._compute.indices([self]).wait()[0]
 
     def model(self) -> Tensor:
         """Without a look at the index."""

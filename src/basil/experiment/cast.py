@@ -1,0 +1,147 @@
+"""Who takes part in an experiment, where they stand, what they hold, and who of them lies."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from basil import rng
+from basil.attack import Attack, DataAttack, armed, poisoned
+from basil.data import PARTITIONS, Dataset, Samples
+from basil.errors import UserError
+from basil.experiment.options import options_of
+from basil.protocol.schemes import GRAPH_SCHEMES, POOLED_SCHEMES
+from basil.recipe import NO_ATTACK, Event, Recipe
+from basil.topology import GRAPHS, WEIGHTS, Graph, Population, Ring, agree_on_order, build_graph
+
+
+class Cast:
+    """The nodes of an experiment."""
+
+    def __init__(self, recipe: Recipe, data: Dataset) -> None:
+        self._recipe = recipe
+        self.ring = Ring(agree_on_order(range(recipe.ring.nodes), recipe.seed))
+        self.byzantine = _choose_byzantine(recipe, self.ring)
+        self.benign = [node for node in self.ring.order if node not in self.byzantine]
+        self.graph = self._connect()
+        # Where one node holds all data, the others have no part.
+        self.pooled = recipe.scheme.name in POOLED_SCHEMES
+        self.members = [min(self.benign)] if self.pooled else list(range(recipe.ring.nodes))
+        self.local = self._deal(data)
+        self.attack: Attack | None = None  # with its first round and its options
+        self.attack_start, self.attack_options = 1, dict[str, Any]()
+        if recipe.attack.name != NO_ATTACK:
+            part = recipe.attack
+            self.attack, self.attack_start, self.attack_options = armed(
+                part.name, part.start, part.options
+            )
+        self.poisoned: dict[int, NDArray[np.int64]] = {}
+        self.train = self._poison(data)
+
+    def _connect(self) -> Graph | None:
+        recipe = self._recipe
+        if recipe.scheme.name not in GRAPH_SCHEMES:
+            return None
+        people = Population(self.ring.order, self.byzantine)
+        known = GRAPHS.options(recipe.graph.name)
+        options = {key: value for key, value in recipe.graph.options.items() if key in known}
+        return build_graph(recipe.graph.name, people, recipe.seed, options)
+
+    def _deal(self, data: Dataset) -> list[NDArray[np.int64]]:
+        recipe = self._recipe
+        deal = PARTITIONS[recipe.data.partition]
+        options = options_of(recipe.data, PARTITIONS, "partition")
+        stream = rng.stream(recipe.seed, "partition")
+        parts = deal(data.train.y, recipe.ring.nodes, stream, **options)
+        largest = max(map(len, parts))
+        if recipe.learning.batch > largest:
+            raise UserError(
+                f"learning.batch = {recipe.learning.batch}: no node has more than {largest} samples"
+            )
+        return list(parts)
+
+    def _poison(self, data: Dataset) -> Samples:
+        """The training samples, followed by those that Byzantine nodes use instead of their own."""
+        if not isinstance(self.attack, DataAttack):
+            return data.train
+        theirs = {node: self.local[node] for node in sorted(self.byzantine)}
+        seed, options = self._recipe.seed, self.attack_options
+        train, self.poisoned = poisoned(self.attack, data, theirs, seed, options)
+        return train
+
+    def triggered(self, data: Dataset) -> Samples | None:
+        """Test samples on which a backdoor wants its own label."""
+        if not isinstance(self.attack, DataAttack) or self.attack.triggered is None:
+            return None
+        samples: Samples = self.attack.triggered(data.test, data, **self.attack_options)
+        return samples
+
+    def samples(self, node: int, k: int) -> NDArray[np.int64]:
+        """What a node draws from in round k."""
+        if self.pooled:
+            return self._pool
+        lies = node in self.poisoned and k >= self.attack_start
+        return self.poisoned[node] if lies else self.local[node]
+
+    @cached_property
+    def _pool(self) -> NDArray[np.int64]:
+        """The data of all benign nodes."""
+        return np.concatenate([self.local[node] for node in self.benign])
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Who is away, and when."""
+        return () if self.pooled else self._recipe.ring.events
+
+    @property
+    def connectivity(self) -> int:
+        """How many predecessors' models a node of the ring stores."""
+        return 1 if self._recipe.scheme.name == "r-plain" else self._recipe.connectivity
+
+    def weights(self, node: int) -> dict[int, float]:
+        """Whose models a node takes in, and how much each counts: on a ring, all alike."""
+        if self.graph:
+            return dict(WEIGHTS[self._recipe.graph.weights](self.graph, node))
+        reach = self._recipe.reach - self._recipe.connectivity + self.connectivity
+        return dict.fromkeys(self.ring.behind(node, reach), 1 / reach)
+
+    def receivers(self, node: int) -> tuple[int, ...]:
+        if self.graph:
+            return self.graph.neighbours[node]
+        return self.ring.ahead(node, self._recipe.reach)
+
+    def facts(self) -> dict[str, Any]:
+        """For the record."""
+        found: dict[str, Any] = {
+            "order": list(self.ring.order),
+            "byzantine": sorted(self.byzantine),
+        }
+        if self.graph is not None:
+            degrees = self.graph.degrees
+            found["graph"] = {
+                "edges": sum(degrees) // 2,
+                "degrees": [min(degrees), max(degrees)],
+                "redraws": self.graph.redraws,
+                # Benign nodes with as many liars as honest neighbours: no rule can help them.
+                "outnumbered": sum(
+                    2 * len(self.byzantine.intersection(self.graph.neighbours[node]))
+                    >= self.graph.degree(node)
+                    for node in self.benign
+                ),
+            }
+        return found
+
+
+def _choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
+    """Who lies: b nodes at random, or b in a row on the ring (the worst case, §III-A).
+
+    Without an attack nobody does.
+    """
+    if recipe.attack.name == NO_ATTACK:
+        return frozenset()
+    stream = rng.stream(recipe.seed, "byzantine")
+    N, b = recipe.ring.nodes, recipe.ring.byzantine
+    if recipe.ring.placement == "row":
+        return frozenset(ring.ahead(int(stream.integers(N)), b))
+    return frozenset(int(i) for i in stream.permutation(N)[:b])

@@ -1,0 +1,56 @@
+"""The outcome of a run, as it stands in summary.json."""
+
+from typing import Any
+
+from basil.data import Dataset
+from basil.engine.simulate import Simulator
+from basil.experiment.cast import Cast
+from basil.protocol.schemes import RING_SCHEMES
+from basil.recipe import Recipe
+from basil.record import run_folder
+from basil.record.recorder import Recorder
+
+
+def summarise(
+    recipe: Recipe,
+    cast: Cast,
+    data: Dataset,
+    local_steps: int,
+    recorder: Recorder,
+    simulator: Simulator,
+) -> dict[str, Any]:
+    counts, last = recorder.counts, recorder.last
+    choices = counts["choices"]
+    summary = {
+        "scheme": recipe.scheme.name,
+        "rule": recipe.scheme.rule,
+        "attack": recipe.attack.name,
+        "dataset": data.name,
+        "partition": recipe.data.partition,
+        "classes": data.classes,
+        "nodes": recipe.ring.nodes,
+        "byzantine": len(cast.byzantine),
+        "connectivity": cast.connectivity if recipe.scheme.name in RING_SCHEMES else None,
+        "graph": recipe.graph.name if cast.graph else None,
+        "rounds": recipe.scheme.rounds,
+        "local_steps": local_steps,
+        "seed": recipe.seed,
+        "accuracy": last["accuracy"],
+        "loss": last["loss"],
+        # Shares of the turns in which one model was chosen: schemes that average choose none.
+        "selection": {
+            what: counts[what] / choices if choices else None for what in ("byzantine", "nearest")
+        },
+        "messages": {"count": simulator.done.messages, "bytes": simulator.done.bytes},
+        "work": {
+            "evaluations": simulator.done.evaluations,
+            "steps": simulator.done.steps,
+            "distances": simulator.done.distances,
+        },
+        "seconds": round(recorder.seconds, 3),
+        "virtual_seconds": recorder.time,
+        "model_sha256": run_folder.models_sha256(recorder.models),
+    }
+    if "attack_success" in last:
+        summary["attack_success"] = last["attack_success"]
+    return summary
