@@ -1,7 +1,7 @@
 """Print what the simulator costs on this machine, as ratios measured in one run.
 
-python benchmarks/run.py [machinery] [turn] [rings] [scale] [--device cpu|cuda] [--threads N]
-                         [--json FILE]
+python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [--device cpu|cuda]
+                         [--threads N] [--json FILE]
 """
 
 import argparse
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import machinery
+import phase
 import scale
 import torch
 import turn
@@ -21,16 +22,32 @@ def concurrent(device: str) -> list[dict[str, float]]:
     """Turns a second against the number of rings that share the device in one process."""
     data = noise(10_000, (3, 32, 32))
     found = []
+    first = None
+    compiled = device == "cuda"
     for rings in (1, 4, 16):
-        experiments = [ring(rounds=8, device=device, data=data, seed=i) for i in range(rings)]
-        seconds, _ = seconds_a_turn(experiments, 200 * rings)
+        experiments = []
+        for seed in range(rings):
+            experiments.append(
+                ring(
+                    byzantine=0,
+                    attack="none",
+                    rounds=20 if compiled else 3,
+                    device=device,
+                    data=data,
+                    seed=seed,
+                    compiled=compiled,
+                    beside=first,
+                )
+            )
+            first = first or experiments[0]
+        seconds, _ = seconds_a_turn(experiments, (600 if compiled else 50) * rings)
         found.append({"rings": rings, "turns_a_second": 1 / seconds})
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["machinery", "turn", "scale"])
+    parser.add_argument("what", nargs="*", default=["machinery", "turn", "phase", "scale"])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
@@ -45,9 +62,11 @@ def main() -> None:
     if "machinery" in args.what:
         results["machinery_us"] = machinery.measure()
     if "turn" in args.what:
-        results["turn"] = turn.measure(args.device)
+        results["turn_ms"] = turn.measure(args.device)
     if "rings" in args.what:
         results["rings"] = concurrent(args.device)
+    if "phase" in args.what:
+        results["phase_ms"] = phase.measure(args.device)
     if "scale" in args.what:
         results["scale"] = scale.measure()
     print(json.dumps(results, indent=1))

@@ -100,6 +100,11 @@ def _shared(command: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="on a GPU: compile the network (default: where a run is long enough for it to pay)",
     )
+    command.add_argument(
+        "--batched",
+        action="store_true",
+        help="on a CPU: join the work of nodes that act at once (last bits may differ)",
+    )
     command.add_argument("--json", action="store_true", help="print the result as JSON")
 
 

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _machine(args: argparse.Namespace) -> Machine:
-    return Machine(args.device, args.deterministic, args.compile)
+    return Machine(args.device, args.deterministic, args.compile, args.batched)
 
 
 def compare(args: argparse.Namespace) -> int:

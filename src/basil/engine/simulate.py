@@ -300,8 +300,8 @@ class Simulator:
         """Do what all nodes have asked for at this instant."""
         trains, self._trains = self._trains, []
         scores, self._scores = self._scores, {}
-        for process, job in trains:
-            model = self.compute.train(job.model, job.batches, job.rate, job.key)
+        models = self.compute.train_together([job for _, job in trains]) if trains else []
+        for (process, job), model in zip(trains, models, strict=True):
             process.done.steps += len(job.batches)
             self._end(process, job, model)
         for group in scores.values():

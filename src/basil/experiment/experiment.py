@@ -82,6 +82,7 @@ class Experiment:
             models=recipe.ring.nodes,
             deterministic=machine.deterministic,
             compiled=machine.compiles(self.turns, self.steps_in_a_turn()),
+            batched=machine.batched,
             beside=beside.compute if beside else None,
         )
         graph = self.cast.graph

@@ -10,6 +10,7 @@ and peers on a network agree bit for bit on a CPU with one thread.  `cuda.py` ha
 """
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,19 @@ Tested = list[tuple[float, float]]
 """Mean loss and accuracy of each of some models."""
 
 CPU_CHUNK, GPU_CHUNK = 200, 2000  # test samples at a time: about what a cache holds; enough to fill
+
+
+class Job(Protocol):
+    """A model to train: what a `Train` request says."""
+
+    @property
+    def model(self) -> Tensor | Selection: ...
+    @property
+    def batches(self) -> tuple[Batch, ...]: ...
+    @property
+    def rate(self) -> float: ...
+    @property
+    def key(self) -> Callable[[], int]: ...
 
 
 class Compute:
@@ -114,6 +128,10 @@ class Compute:
                 torch.manual_seed(key())
                 self._steps(batches, rate)
         return self._vector.clone()
+
+    def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
+        """All that nodes ask for at one moment: here, one after the other."""
+        return [self.train(job.model, job.batches, job.rate, job.key) for job in jobs]
 
     def _steps(self, batches: Sequence[Batch], rate: float) -> None:
         for batch in batches:

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from basil.learning.compute import Compute, Tested
+from basil.learning.compute import Compute, Job, Tested
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Launch
 from basil.learning.cuda.places import Models, Places
@@ -31,6 +31,7 @@ from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
 
 EXAMINED = 2000  # test samples at a time
+TRACKS = 8  # trainings at a time
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,6 @@ class GraphCompute(Compute):
         if beside is not None and beside._kernels.alike(self._kernels):
             self._kernels = beside._kernels
         self._lane = self._kernels.lane(self.initial)
-        self._result: Tensor = self._lane.vector[0, : self.layout.size]  # what was trained last
         rows = models + 128
         self._models = Models(rows, self._kernels.padded, self.device)
         self._width = 0  # of a place for losses: the largest batch so far
@@ -100,6 +100,7 @@ class GraphCompute(Compute):
         self._pending_model = self.initial
         self._sums = torch.zeros(0, 2)  # of the models that are tested: losses, right answers
         self._launches: dict[object, Launch] = {}
+        self._tracks: list[Track] = []
 
     def _loss_places(self, places: int) -> Tensor:
         return torch.zeros(places, self._width, device=self.device)
@@ -171,9 +172,29 @@ class GraphCompute(Compute):
         return self._trained(out)
 
     def _trained(self, row: int) -> Tensor:
-        model = self._result.clone()
+        model = self._lane.model.clone()
         self._models.keep(model, row)
         return model
+
+    def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
+        """Side by side on several tracks: one small training does not fill a GPU."""
+        if len(jobs) == 1 or self.random or self.device.type != "cuda":
+            return super().train_together(jobs)
+        starts = [tensor_of(job.model) for job in jobs]
+        while len(self._tracks) < min(TRACKS, len(jobs)):
+            self._tracks.append(Track(self._kernels, self.initial))
+        here, models = torch.cuda.current_stream(self.device), list(starts)
+        for i, track in enumerate(self._tracks):
+            mine = range(i, len(jobs), len(self._tracks))
+            # From here on all that this stream was asked for before is done: what has been freed
+            # may be used again, and the models to start from are there.
+            track.stream.wait_stream(here)
+            with torch.cuda.stream(track.stream):
+                for j in mine:
+                    models[j] = track.train(starts[j], jobs[j].batches, jobs[j].rate)
+        for track in self._tracks:
+            here.wait_stream(track.stream)
+        return models
 
     def flush(self) -> None:
         """Compute the scores that have been asked for."""
@@ -327,6 +348,34 @@ class GraphCompute(Compute):
             place = places.take()
             assert place is not None
         return place
+
+
+class Track:
+    """A stream of its own on which models are trained."""
+
+    def __init__(self, kernels: Kernels, start: Tensor) -> None:
+        self.stream = torch.cuda.Stream(kernels.pool.device)
+        self._kernels = kernels
+        self._lane = kernels.lane(start)
+        self._launches: dict[tuple[int, ...], Launch] = {}
+
+    def train(self, start: Tensor, batches: Sequence[Batch], rate: float) -> Tensor:
+        sizes = tuple(len(batch) for batch in batches)
+        launch = self._launches.get(sizes)
+        if launch is None:
+            work = partial(self._steps, sizes)
+            launch = Launch(work, sum(sizes) + 1, self._kernels.pool.device)
+            self._launches[sizes] = launch
+        self._lane.model.copy_(start)
+        launch([batch.indices for batch in batches], [_bits(rate)])
+        return self._lane.model.clone()
+
+    def _steps(self, sizes: tuple[int, ...], command: Tensor) -> None:
+        fields = Fields(command)
+        steps = [fields.next(size) for size in sizes]
+        rate = fields.next(1).view(torch.float64)[0].float()
+        for indices in steps:
+            self._kernels.step(self._lane, indices, rate)
 
 
 class PlacedLosses(Losses):

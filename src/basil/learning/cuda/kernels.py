@@ -6,7 +6,6 @@ then over their results is two quick kernels, where one sum over all is a slow o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +18,17 @@ from basil.learning.pool import Pool
 LINE = 512
 
 
-@dataclass(eq=False)
 class Lane:
     """A vector that is trained in place, and the network's tensors inside it."""
 
-    vector: Tensor  # [1, padded]
-    state: dict[str, Tensor]
-    parameters: list[Tensor] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, vector: Tensor, layout: Layout) -> None:
+        self.vector = vector  # [1, padded]
+        self.model: Tensor = vector[0, : layout.size]
+        views = layout.views(vector[0])
+        self.state = {
+            slot.name: views[slot.name].detach().requires_grad_(slot.trained)
+            for slot in layout.slots
+        }
         self.parameters = [tensor for tensor in self.state.values() if tensor.requires_grad]
 
 
@@ -60,19 +61,9 @@ class Kernels:
         )
 
     def lane(self, start: Tensor) -> Lane:
-        vector = self.row(start)
-        views = self.layout.views(vector[0])
-        state = {
-            slot.name: views[slot.name].detach().requires_grad_(slot.trained)
-            for slot in self.layout.slots
-        }
-        return Lane(vector, state)
-
-    def row(self, model: Tensor) -> Tensor:
-        """A model as a padded row of its own."""
-        row = torch.zeros(1, self.padded, device=self.pool.device)
-        row[0, : self.layout.size] = model
-        return row
+        vector = torch.zeros(1, self.padded, device=self.pool.device)
+        vector[0, : self.layout.size] = start
+        return Lane(vector, self.layout)
 
     # -- scoring -------------------------------------------------------------------------------
 
