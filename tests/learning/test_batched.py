@@ -30,7 +30,8 @@ def dropout() -> nn.Module:
 
 
 NETWORKS = {
-    "dense": (lambda: mlp((3, 32, 32), 10), True),
+    "dense": (lambda: mlp((3, 32, 32), 10, hidden=9), True),
+    "dense and large": (lambda: mlp((3, 32, 32), 10), False),
     "convolutions": (lambda: cifar_cnn((3, 32, 32), 10), False),
     "dropout": (dropout, False),
 }

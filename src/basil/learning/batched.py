@@ -18,6 +18,7 @@ from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, tensor_of
 
 AT_ONCE = 32  # models: more of them fall out of the caches
+SMALL = 50_000  # parameters: beyond, memory is what counts, and joining gains nothing
 
 
 class BatchedCompute(Compute):
@@ -29,13 +30,12 @@ class BatchedCompute(Compute):
             not self.random
             and all(slot.trained for slot in self.layout.slots)
             and not any(isinstance(m, nn.modules.conv._ConvNd) for m in self.network.modules())
+            and self.layout.size <= SMALL
         )
-        gradient = grad(self._mean_loss)
-        self._gradients: Callable[..., Tensor] = vmap(gradient)
+        self._gradients: Callable[..., dict[str, Tensor]] = vmap(grad(self._mean_loss))
 
-    def _mean_loss(self, model: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        outputs = functional_call(self.network, self.layout.views(model), (x,))
-        return self.loss(outputs, y).mean()
+    def _mean_loss(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return self.loss(functional_call(self.network, parameters, (x,)), y).mean()
 
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
         if not self.joins or len(batches) == 1:
@@ -56,11 +56,17 @@ class BatchedCompute(Compute):
         trained: list[Tensor] = []
         for start in range(0, len(jobs), AT_ONCE):
             some = jobs[start : start + AT_ONCE]
-            models = torch.stack([tensor_of(job.model) for job in some])
-            rates = torch.tensor([job.rate for job in some]).view(-1, 1)
+            models = torch.stack([tensor_of(job.model) for job in some])  # [model, parameter]
+            tensors = {
+                slot.name: models[:, slot.start : slot.stop].view(-1, *slot.shape)
+                for slot in self.layout.slots
+            }
+            rates = torch.tensor([job.rate for job in some])
             for step in range(len(some[0].batches)):
                 parts = [self.pool.inputs(job.batches[step]) for job in some]
                 x, y = torch.stack([x for x, _ in parts]), torch.stack([y for _, y in parts])
-                models = models - rates * self._gradients(models, x, y)
+                for name, gradient in self._gradients(tensors, x, y).items():
+                    gradient *= rates.view(-1, *(1,) * (gradient.ndim - 1))
+                    tensors[name] -= gradient
             trained += [model.clone() for model in models]
         return trained
