@@ -21,6 +21,7 @@ from basil.report.compare import (
     setting,
     title,
 )
+from basil.report.heatmap import heatmap_figure
 from basil.report.plots import (
     Figure,
     accuracy_figure,
@@ -69,6 +70,10 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
             raise
         curves = None
     try:
+        heatmap = figures.add("heatmap", heatmap_figure(runs), "Worst benign accuracy, every case")
+    except UserError:  # too few schemes or attacks for a picture
+        heatmap = None
+    try:
         success = figures.add("success", success_figure(runs, against), "Attack success")
     except UserError:  # nobody tried
         success = None
@@ -79,6 +84,7 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
         count=len(runs),
         curves=curves,
         success=success,
+        heatmap=heatmap,
         header=header(runs),
         names=NAMES,
         rows=result_rows(runs),
