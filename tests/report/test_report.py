@@ -273,6 +273,14 @@ def test_no_more_rings_than_a_page_can_bear(
     assert sum(path.name.startswith("ring-") for path in report.figures) == 2 * 2
 
 
+def test_a_headline_counts_what_it_cannot_list(tmp_path: Path) -> None:
+    for scheme in range(7):
+        write_run(tmp_path / f"{scheme}", scheme=f"scheme_{scheme}", attack="none", choices=())
+    write_run(tmp_path / "liar", scheme="scheme_0", choices=())
+    page = write_report(find_runs([tmp_path]), tmp_path / "out").page.read_text()
+    assert "<h1>7 schemes: no attack and Gaussian</h1>" in page
+
+
 def test_a_report_on_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run"):
         write_report([], tmp_path)

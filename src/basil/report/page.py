@@ -34,6 +34,7 @@ from basil.report.table import MISSING, NAMES, header, result_rows
 
 PAGE = "report.html"
 MOST_RINGS = 12
+MOST_NAMES = 6
 SETTINGS = {
     "dataset": "data",
     "partition": "partition",
@@ -145,7 +146,14 @@ def _headline(found: list[Case]) -> str:
     runs = [case.runs[0] for case in found]
     schemes = dict.fromkeys(title(scheme_name(run), SCHEME_TITLES) for run in runs)
     attacks = dict.fromkeys(title(attack_name(run), ATTACK_TITLES) for run in runs)
-    return f"{_listed(list(schemes))}: {_listed([_lowered(attack) for attack in attacks])}"
+    calm = [_lowered(attack) for attack in attacks if attack == ATTACK_TITLES["none"]]
+    real = [_lowered(attack) for attack in attacks if attack != ATTACK_TITLES["none"]]
+    return f"{_listed(_few(list(schemes), 'schemes'))}: {_listed(calm + _few(real, 'attacks'))}"
+
+
+def _few(names: list[str], kind: str) -> list[str]:
+    """The names, or how many there are, where a headline could not hold them."""
+    return names if len(names) <= MOST_NAMES else [f"{len(names)} {kind}"]
 
 
 def _lowered(attack: str) -> str:
