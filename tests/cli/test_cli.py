@@ -250,6 +250,13 @@ def test_report_writes_a_page_for_a_run(basil, tiny):
     assert found == [{**summary, "folder": "one/here"}]
 
 
+def test_report_has_schemes_in_the_order_of_the_list(basil):
+    for folder, scheme in {"all/a": "r-plain", "all/b": "basil"}.items():
+        basil("run", "tiny.toml", "-s", f"scheme.name={scheme}", "--out", folder)
+    found = basil("report", "all", "--out", "pages", "--json").json
+    assert [run["scheme"] for run in found] == ["basil", "r-plain"]
+
+
 @pytest.mark.parametrize("nonsense", ["absent", "tiny.toml", "."])
 def test_report_refuses_what_is_no_run(refused, nonsense):
     assert f"{nonsense} holds no run" in refused("report", nonsense)

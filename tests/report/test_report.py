@@ -42,7 +42,7 @@ def test_rows_are_cases_and_seeds_are_averaged(seeds: list[Run]) -> None:
     head, *rows = results_table(seeds)
     assert [row[:3] for row in rows] == [
         ["No attack", "Basil", "0"],
-        ["Gaussian", "Basil", "0–2"],
+        ["Gaussian", "Basil", "0–2 (n = 3)"],
         ["Gaussian", "UBAR", "0"],
     ]
     basil = dict(zip(head, rows[1], strict=True))
@@ -64,6 +64,16 @@ def test_each_seed_can_have_its_row(seeds: list[Run]) -> None:
         ["1", "84.0"],
         ["2", "88.0"],
     ]
+
+
+def test_a_cell_that_not_all_seeds_have_measured_says_of_how_many_it_is(tmp_path: Path) -> None:
+    for seed, worst in enumerate((0.80, None, 0.88)):
+        write_run(tmp_path / f"{seed}", seed=seed, worst=(0.1, worst))
+    head, row = results_table(find_runs([tmp_path]))
+    shown = dict(zip(head, row, strict=True))
+    assert shown["seed"] == "0–2 (n = 3)"
+    # Deviations of ±4 from 84, squared and added, over n - 1 = 1: the root of 32.
+    assert shown["worst acc. %"] == "84.0 ± 5.7 (n = 2)"
 
 
 def test_the_best_is_marked_among_those_under_the_same_attack(seeds: list[Run]) -> None:
@@ -219,8 +229,8 @@ def test_the_page_says_it_all_and_needs_nothing_else(tmp_path: Path, seeds: list
     assert "abc1234" in page
     assert "f00d" * 16 in page
     assert "torch 2.9.1" in page
-    assert page.count("<svg") == 1 + 2 * 3
-    assert len(report.figures) == 2 * (1 + 2 * 3)
+    assert page.count("<svg") == 2 + 2 * 3, "curves, heat-map, and two of each of three cases"
+    assert len(report.figures) == 2 * (2 + 2 * 3)
     assert all(path.stat().st_size > 1000 for path in report.figures)
     assert str(tmp_path) not in page
     outside = re.findall(r"(?:src|href|url\(|@import)\W{0,3}(?:https?:|//|file:)[^\s>]*", page)
@@ -261,6 +271,14 @@ def test_no_more_rings_than_a_page_can_bear(
         write_run(tmp_path / f"{number}", attack=f"attack_{number}")
     report = write_report(find_runs([tmp_path]), tmp_path / "out")
     assert sum(path.name.startswith("ring-") for path in report.figures) == 2 * 2
+
+
+def test_a_headline_counts_what_it_cannot_list(tmp_path: Path) -> None:
+    for scheme in range(7):
+        write_run(tmp_path / f"{scheme}", scheme=f"scheme_{scheme}", attack="none", choices=())
+    write_run(tmp_path / "liar", scheme="scheme_0", choices=())
+    page = write_report(find_runs([tmp_path]), tmp_path / "out").page.read_text()
+    assert "<h1>7 schemes: no attack and Gaussian</h1>" in page
 
 
 def test_a_report_on_nothing_is_an_error(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from basil.protocol.schemes import POOLED_SCHEMES, SCHEMES
 from basil.recipe import NO_ATTACK, Recipe, load, parse, shipped, warnings
 from basil.record.read import Run, find_runs, read_run
 from basil.record.run_folder import RECIPE
+from basil.report.compare import setting
 from basil.report.table import as_text, results_table
 from basil.table import Table
 from basil.topology import GRAPHS, WEIGHTS
@@ -127,7 +128,7 @@ def compare(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     """basil report DIR …"""
-    runs = find_runs([Path(folder) for folder in args.folders])
+    runs = sorted(find_runs([Path(folder) for folder in args.folders]), key=_listed)
     out = Path(args.out) if args.out else Path(args.folders[0])
     paths = _report(runs, out, args.against)
     if args.json:
@@ -182,12 +183,24 @@ def _each_once(things: Iterable[T]) -> list[T]:
     return list(dict.fromkeys(things))
 
 
+def _listed(run: Run) -> tuple[int, int]:
+    """As `basil list` has scheme and attack; what is not listed, a user's own, comes last."""
+    schemes, attacks = list(SCHEMES), [NO_ATTACK, *ATTACKS]
+    scheme, attack = setting(run, "scheme"), setting(run, "attack")
+    return (
+        schemes.index(scheme) if scheme in schemes else len(schemes),
+        attacks.index(attack) if attack in attacks else len(attacks),
+    )
+
+
 def _report(runs: list[Run], out: Path, against: str = "rounds") -> str:
     from basil.report import write_report  # matplotlib takes a second to import
 
     paths = write_report(runs, out, against)
-    pictures = [str(path) for path in paths.figures if path.suffix == ".png"]
-    return "\n".join([f"page    {paths.page}", f"figure  {pictures[0]}"])
+    # Those that show all runs; rings are for the page.
+    pictures = [path for path in paths.figures if path.stem in ("accuracy", "heatmap")]
+    shown = [f"figure  {path}" for path in pictures if path.suffix == ".png"]
+    return "\n".join([f"page    {paths.page}", *shown])
 
 
 def _headline(path: Path) -> str:

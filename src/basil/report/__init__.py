@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from basil.report.table import as_text, results_table
 
 if TYPE_CHECKING:
+    from basil.report.heatmap import heatmap_figure
     from basil.report.page import ReportPaths, write_report
     from basil.report.plots import (
         accuracy_figure,
@@ -24,6 +25,7 @@ __all__ = [
     "accuracy_figure",
     "as_text",
     "distance_figure",
+    "heatmap_figure",
     "results_table",
     "ring_figure",
     "save",
@@ -36,6 +38,7 @@ _DRAWS = {
     "write_report": "basil.report.page",
     "accuracy_figure": "basil.report.plots",
     "distance_figure": "basil.report.plots",
+    "heatmap_figure": "basil.report.heatmap",
     "ring_figure": "basil.report.plots",
     "save": "basil.report.plots",
     "success_figure": "basil.report.plots",

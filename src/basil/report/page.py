@@ -21,6 +21,7 @@ from basil.report.compare import (
     setting,
     title,
 )
+from basil.report.heatmap import heatmap_figure
 from basil.report.plots import (
     Figure,
     accuracy_figure,
@@ -33,6 +34,7 @@ from basil.report.table import MISSING, NAMES, header, result_rows
 
 PAGE = "report.html"
 MOST_RINGS = 12
+MOST_NAMES = 6
 SETTINGS = {
     "dataset": "data",
     "partition": "partition",
@@ -69,6 +71,10 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
             raise
         curves = None
     try:
+        heatmap = figures.add("heatmap", heatmap_figure(runs), "Worst benign accuracy, every case")
+    except UserError:  # too few schemes or attacks for a picture
+        heatmap = None
+    try:
         success = figures.add("success", success_figure(runs, against), "Attack success")
     except UserError:  # nobody tried
         success = None
@@ -79,6 +85,7 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
         count=len(runs),
         curves=curves,
         success=success,
+        heatmap=heatmap,
         header=header(runs),
         names=NAMES,
         rows=result_rows(runs),
@@ -139,7 +146,14 @@ def _headline(found: list[Case]) -> str:
     runs = [case.runs[0] for case in found]
     schemes = dict.fromkeys(title(scheme_name(run), SCHEME_TITLES) for run in runs)
     attacks = dict.fromkeys(title(attack_name(run), ATTACK_TITLES) for run in runs)
-    return f"{_listed(list(schemes))}: {_listed([_lowered(attack) for attack in attacks])}"
+    calm = [_lowered(attack) for attack in attacks if attack == ATTACK_TITLES["none"]]
+    real = [_lowered(attack) for attack in attacks if attack != ATTACK_TITLES["none"]]
+    return f"{_listed(_few(list(schemes), 'schemes'))}: {_listed(calm + _few(real, 'attacks'))}"
+
+
+def _few(names: list[str], kind: str) -> list[str]:
+    """The names, or how many there are, where a headline could not hold them."""
+    return names if len(names) <= MOST_NAMES else [f"{len(names)} {kind}"]
 
 
 def _lowered(attack: str) -> str:

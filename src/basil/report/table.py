@@ -134,11 +134,12 @@ def _label(case: Case) -> str:
 
 
 def _seeds(seeds: list[Any]) -> str:
-    """0, 1, 2 -> 0–2; anything less regular is listed."""
+    """0, 1, 2 -> 0–2 (n = 3); anything less regular is listed."""
+    count = f" (n = {len(seeds)})" if len(seeds) > 1 else ""
     whole = sorted(seed for seed in seeds if isinstance(seed, int))
     if len(whole) == len(seeds) > 2 and all(b - a == 1 for a, b in pairwise(whole)):
-        return f"{whole[0]}–{whole[-1]}"
-    return ", ".join(MISSING if seed is None else str(seed) for seed in seeds)
+        return f"{whole[0]}–{whole[-1]}{count}"
+    return ", ".join(MISSING if seed is None else str(seed) for seed in seeds) + count
 
 
 def _cell(case: Case, column: Column) -> Cell:
@@ -151,6 +152,8 @@ def _cell(case: Case, column: Column) -> Cell:
     text = f"{mean:,.{column.digits}f}"
     if spread is not None and spread > 0:
         text += f" ± {spread:,.{column.digits}f}"
+    if len(values) < len(case.runs):  # the row's n is not this cell's
+        text += f" (n = {len(values)})"
     # A run that has not finished looks cheap, and its accuracy belongs to another round.
     return Cell(text, (mean if column.more_is_better else -mean) if case.finished else None)
 
