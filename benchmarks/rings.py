@@ -1,7 +1,7 @@
 """Rings for measuring: the CIFAR network on samples of noise, so that no data set is needed."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,8 +67,13 @@ def ring(
     return Experiment(recipe, Own(dataset=data), machine, beside)
 
 
-def seconds_a_turn(experiments: Sequence[Experiment], warm_up: int) -> tuple[float, int]:
-    """Run the rings by turns; wall-clock seconds for each benign turn once `warm_up` are done."""
+def seconds_a_turn(
+    experiments: Sequence[Experiment], warm_up: int, ready: Callable[[], object] = lambda: None
+) -> tuple[float, int]:
+    """Run the rings by turns; wall-clock seconds for each benign turn once `warm_up` are done.
+
+    `ready` is called before the clock starts.
+    """
     device = experiments[0].device
     tallies = [Tally(e.cast.byzantine) for e in experiments]
     rings = [e.simulator(t).instants() for e, t in zip(experiments, tallies, strict=True)]
@@ -76,6 +81,7 @@ def seconds_a_turn(experiments: Sequence[Experiment], warm_up: int) -> tuple[flo
     for _ in together(rings, device):
         if not begin and sum(t.turns for t in tallies) >= warm_up:
             finish(device)
+            ready()
             begin, before = time.perf_counter(), sum(t.turns for t in tallies)
     finish(device)
     turns = sum(t.turns for t in tallies) - before

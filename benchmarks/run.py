@@ -10,39 +10,12 @@ import platform
 from pathlib import Path
 from typing import Any
 
+import concurrent_rings
 import machinery
 import phase
 import scale
 import torch
 import turn
-from rings import noise, ring, seconds_a_turn
-
-
-def concurrent(device: str) -> list[dict[str, float]]:
-    """Turns a second against the number of rings that share the device in one process."""
-    data = noise(10_000, (3, 32, 32))
-    found = []
-    first = None
-    compiled = device == "cuda"
-    for rings in (1, 4, 16):
-        experiments = []
-        for seed in range(rings):
-            experiments.append(
-                ring(
-                    byzantine=0,
-                    attack="none",
-                    rounds=20 if compiled else 3,
-                    device=device,
-                    data=data,
-                    seed=seed,
-                    compiled=compiled,
-                    beside=first,
-                )
-            )
-            first = first or experiments[0]
-        seconds, _ = seconds_a_turn(experiments, (600 if compiled else 50) * rings)
-        found.append({"rings": rings, "turns_a_second": 1 / seconds})
-    return found
 
 
 def main() -> None:
@@ -64,7 +37,7 @@ def main() -> None:
     if "turn" in args.what:
         results["turn_ms"] = turn.measure(args.device)
     if "rings" in args.what:
-        results["rings"] = concurrent(args.device)
+        results["rings"] = concurrent_rings.measure(args.device)
     if "phase" in args.what:
         results["phase_ms"] = phase.measure(args.device)
     if "scale" in args.what:

@@ -21,7 +21,7 @@ from basil.learning.cuda.places import Models
 from basil.learning.models import cifar_cnn, cross_entropy
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses
-from basil.protocol.requests import Record
+from basil.protocol.requests import Record, Train
 from basil.recipe import parse
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
@@ -131,6 +131,21 @@ def test_batches_of_unequal_size(device: str) -> None:
         torch.testing.assert_close(a.wait(), b.wait(), **CLOSE)
 
 
+def test_trainings_side_by_side(device: str) -> None:
+    """More of them than there are tracks, again and again, so that memory is used again."""
+    plain, fast, batches = both("cnn", device)
+    models = [plain.initial + 0.001 * i for i in range(11)]
+    for turn in range(6):
+        jobs = [
+            Train(model, (batches[i % 7], batches[(i + turn) % 7]), 0.1, lambda: 0)
+            for i, model in enumerate(models)
+        ]
+        expected, found = plain.train_together(jobs), fast.train_together(jobs)
+        for a, b in zip(expected, found, strict=True):
+            torch.testing.assert_close(a, b, **CLOSE)
+        models = found
+
+
 def test_test_set(device: str) -> None:
     plain, fast, batches = both("cnn", device)
     models = [plain.train(plain.initial, [b], 0.5, lambda: 1) for b in batches]
@@ -204,7 +219,7 @@ def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str)
     chosen: list[list[int | None]] = []
     final: list[Tensor] = []
     for fast in (False, True):
-        experiment = Experiment(recipe, Own(dataset=noise()), Machine(device))
+        experiment = Experiment(recipe, Own(dataset=noise()), Machine(device, deterministic=True))
         pool, module = experiment.compute.pool, experiment.compute.network
         if fast:
             experiment.compute = GraphCompute(module, cross_entropy, pool, deterministic=True)

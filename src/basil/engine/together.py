@@ -1,5 +1,6 @@
 """Several simulators on one device, by turns."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
@@ -8,7 +9,8 @@ import torch
 
 from basil.engine.collector import unhurried_collector
 
-STRETCH = 200  # instants: some twenty turns, so that changing over costs nothing
+STRETCH = 0.005  # seconds: some twenty turns of a ring, so that changing over costs nothing
+LOOK = 16  # instants between two looks at the clock
 
 
 def together(runs: Sequence[Iterator[bool]], device: torch.device) -> Iterator[list[bool]]:
@@ -32,5 +34,14 @@ def together(runs: Sequence[Iterator[bool]], device: torch.device) -> Iterator[l
             for i, (run, lane) in enumerate(zip(runs, streams, strict=True)):
                 if running[i]:
                     with lane:
-                        running[i] = sum(1 for _ in islice(run, STRETCH)) == STRETCH
+                        running[i] = _goes_on(run)
             yield running
+
+
+def _goes_on(run: Iterator[bool]) -> bool:
+    """Let it go on for a stretch.  By the clock: an instant of one scheme is ten of another."""
+    until = time.perf_counter() + STRETCH
+    while time.perf_counter() < until:
+        if sum(1 for _ in islice(run, LOOK)) < LOOK:
+            return False
+    return True

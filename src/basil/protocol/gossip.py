@@ -10,7 +10,7 @@ what it will send next.
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import torch
@@ -44,9 +44,14 @@ class Heard:
     round: int
     own: Tensor  # x_i
     senders: tuple[int, ...]  # ascending: whose models are here
-    models: Tensor  # [sender, parameter]
+    bodies: tuple[Tensor, ...]  # their models, as they were received
     batches: tuple[Batch, ...]
     memory: dict[str, Any] = field(default_factory=dict)  # the scheme's own, from round to round
+
+    @cached_property
+    def models(self) -> Tensor:
+        """[sender, parameter]"""
+        return torch.stack(self.bodies) if self.bodies else self.own.new_empty(0)
 
     @property
     def rate(self) -> float:
@@ -137,9 +142,9 @@ class Member:
         batches = self.node.draw(k)
         here = yield from self._gather(k, self.sent)
         senders = tuple(sorted(here))
-        models = torch.stack([here[j] for j in senders]) if here else self.model.new_empty(0)
+        bodies = tuple(here[j] for j in senders)
         memory = self.memory.copy()
-        heard = Heard(self.node, k, self.model, senders, models, batches, memory)
+        heard = Heard(self.node, k, self.model, senders, bodies, batches, memory)
         self.model = yield from self.scheme(heard)
         self.memory = memory
         yield Record(k, self.model)

@@ -33,7 +33,8 @@ def ubar(node: Node, *, keep_fraction: float = 0.33, alpha: float = 0.5) -> Prot
         # Which models are scored depends on values: the one time that a GPU is waited for.
         pool = apart.argsort(stable=True)[:keep].tolist()  # stage 1
         losses = []
-        for model in [own, *(heard.models[j] for j in pool)]:
+        # As they were received: nodes that score one model at the same moment share the work.
+        for model in [own, *(heard.bodies[j] for j in pool)]:
             promise = yield Score(model, heard.batches[0])
             losses.append(promise)
         means = torch.stack([each.wait().mean(dtype=torch.float64) for each in losses])

@@ -304,7 +304,7 @@ class GraphCompute(Compute):
         row = self._pick(turn, pick, fields) if turn.candidates else None
         if steps:
             row = fields.next(1) if row is None else row
-            self._lane.vector.copy_(self._models.matrix.index_select(0, row))
+            torch.index_select(self._models.matrix, 0, row, out=self._lane.vector)
             for indices in steps:
                 self._kernels.step(self._lane, indices, bits.view(torch.float64)[0].float())
             self._models.matrix.index_copy_(0, out, self._lane.vector.detach())

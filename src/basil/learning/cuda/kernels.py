@@ -88,8 +88,8 @@ class Kernels:
         outputs = functional_call(self.network, self.layout.views(vector), (x,))
         losses = self.loss(outputs, y)
         right = outputs.argmax(1) == y if outputs.ndim == 2 else torch.zeros_like(y).bool()
-        largest = vector.view(-1, LINE).abs().amax(1).amax()  # amax passes nan on
-        return torch.where(largest < torch.inf, losses, torch.inf), right
+        lines = torch.linalg.vector_norm(vector.view(-1, LINE), torch.inf, dim=1)
+        return torch.where(lines.amax() < torch.inf, losses, torch.inf), right  # amax keeps nan
 
     # -- training ------------------------------------------------------------------------------
 

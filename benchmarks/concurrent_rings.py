@@ -1,0 +1,56 @@
+"""Turns a second against the number of rings that share a device, in one or more processes."""
+
+import multiprocessing
+from typing import Any
+
+import torch
+from rings import noise, ring, seconds_a_turn
+
+from basil.experiment import Experiment
+
+
+def measure(device: str) -> list[dict[str, float]]:
+    """(processes, rings in each); on a GPU compiled, and measured once all are warm."""
+    plans = [(1, 1), (1, 4), (1, 16), (2, 8)] if device == "cuda" else [(1, 1), (1, 4), (2, 2)]
+    return [
+        {"processes": p, "rings": p * r, "turns_a_second": _turns_a_second(p, r, device)}
+        for p, r in plans
+    ]
+
+
+def _turns_a_second(processes: int, rings: int, device: str) -> float:
+    context = multiprocessing.get_context("spawn")
+    barrier, answers = context.Barrier(processes), context.Queue()
+    workers = [
+        context.Process(target=_work, args=(rings, device, barrier, answers))
+        for _ in range(processes)
+    ]
+    for worker in workers:
+        worker.start()
+    found = [answers.get() for _ in workers]
+    for worker in workers:
+        worker.join()
+    return sum(turns for turns, _ in found) / max(seconds for _, seconds in found)
+
+
+def _work(rings: int, device: str, barrier: Any, answers: Any) -> None:
+    """Rings without liars; the clock starts when those of all processes are warm."""
+    torch.set_num_threads(1)
+    cuda = device == "cuda"
+    data = noise(50_000, (3, 32, 32))
+    experiments: list[Experiment] = []
+    for seed in range(rings):
+        experiments.append(
+            ring(
+                byzantine=0,
+                attack="none",
+                rounds=24 if cuda else 3,
+                device=device,
+                data=data,
+                seed=seed,
+                compiled=cuda,
+                beside=experiments[0] if experiments else None,
+            )
+        )
+    seconds, turns = seconds_a_turn(experiments, (800 if cuda else 50) * rings, barrier.wait)
+    answers.put((turns, seconds * turns))
