@@ -78,8 +78,11 @@ def test_schedules() -> None:
         assert all(0 <= SCHEDULES[name](k, 0.1, 20) <= 0.1 for k in range(1, 21))
 
 
-def test_bias_and_relu_after_pooling_are_the_papers_network() -> None:
-    """Values and gradients of convolution, ReLU, max-pooling as Table II lists them."""
+def test_the_network_is_the_papers_though_cropped_and_with_its_biases_after_pooling() -> None:
+    """Values and gradients of convolution, ReLU, max-pooling as Table II lists them.
+
+    And the paper's own sees nothing beyond 23 × 23 pixels: its gradient there is exactly zero.
+    """
     torch.manual_seed(0)
     ours = cifar_cnn((3, 32, 32), 10).double()  # so that only a real difference can show
     papers = nn.Sequential(
@@ -90,7 +93,7 @@ def test_bias_and_relu_after_pooling_are_the_papers_network() -> None:
     with torch.no_grad():
         for mine, theirs in zip(ours.parameters(), papers.parameters(), strict=True):
             theirs.copy_(mine)
-    x, y = torch.randn(8, 3, 32, 32, dtype=torch.float64), torch.arange(8)
+    x, y = torch.randn(8, 3, 32, 32, dtype=torch.float64, requires_grad=True), torch.arange(8)
     gradients = []
     for network in (ours, papers):
         loss = nn.functional.cross_entropy(network(x), y)
@@ -99,3 +102,8 @@ def test_bias_and_relu_after_pooling_are_the_papers_network() -> None:
     torch.testing.assert_close(ours(x), papers(x), **close)
     for mine, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(mine, theirs, **close)
+    (seen,) = torch.autograd.grad(papers(x).square().sum(), x)
+    assert seen[..., 23:, :].abs().max() == 0
+    assert seen[..., 23:].abs().max() == 0
+    assert seen[..., 22, :23].abs().max() > 0
+    assert seen[..., :23, 22].abs().max() > 0
