@@ -59,6 +59,10 @@ class Launch:
         stream = torch.cuda.Stream()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
+        # cuBLAS keeps one workspace for each stream, and streams are handed out again: two graphs
+        # that were captured on the same one would write into the same workspace when they run side
+        # by side (pytorch issue 193402).  Forgotten before and after, each graph has its own.
+        torch._C._cuda_clearCublasWorkspaces()
         with torch.cuda.stream(stream):  # torch.cuda.graph() would also sweep all of Python's heap
             # Other rings may be at work in this process: their calls must not break this capture.
             graph.capture_begin(capture_error_mode="thread_local")
@@ -66,5 +70,6 @@ class Launch:
                 self._work(self._command)
             finally:
                 graph.capture_end()
+        torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.synchronize()
         self._graph = graph
