@@ -31,6 +31,8 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Basil needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	# Its rules are compared with ours; without its torchvision, which they do not need.
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps byzfl
 	@touch $@
 
 clean:

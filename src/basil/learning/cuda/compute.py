@@ -115,7 +115,7 @@ class GraphCompute(Compute):
             self._losses.tensor = torch.nn.functional.pad(
                 self._losses.tensor, (0, widest - self._losses.tensor.shape[1])
             )
-            self._launches.clear()
+            self._forget_launches()
         self._pending_model = model
         self._pending = [PlacedLosses(self, batch, self._place(self._losses)) for batch in batches]
         return list(self._pending)
@@ -344,10 +344,16 @@ class GraphCompute(Compute):
         place = places.take()
         if place is None:
             places.grow()
-            self._launches.clear()
+            self._forget_launches()
             place = places.take()
             assert place is not None
         return place
+
+    def _forget_launches(self) -> None:
+        """What was captured holds the address of a tensor that has grown: capture it again."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # none of them may still be running
+        self._launches.clear()
 
 
 class Track:
