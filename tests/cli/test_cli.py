@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -270,3 +273,13 @@ def test_every_attack_can_be_run_by_its_name(basil):
         answer = basil("run", "tiny.toml", "--json", *words)
         assert (answer.code, answer.json["attack"]) == (0, attack)
         assert answer.json["byzantine"] == 1
+
+
+def test_a_reader_that_stops_reading_is_no_mistake():
+    """basil list attacks | head -1, whose pipe is closed before anything is written."""
+    read, write = os.pipe()
+    os.close(read)
+    words = [sys.executable, "-m", "basil", "list", "attacks"]
+    done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -1,6 +1,7 @@
 """The `basil` command."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -119,15 +120,20 @@ def _whole(text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 2 wrong input, 130 interrupted."""
+    """Exit codes: 0 done, 2 wrong input, 130 interrupted, 141 nobody reads on (`… | head`)."""
     args = parser().parse_args(argv)
     try:
         # Imported late: PyTorch takes seconds, and --help should not.
         commands = import_module("basil.cli.commands")
         code: int = getattr(commands, args.command)(args)
+        sys.stdout.flush()
         return code
     except UserError as error:
         print(f"basil: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Python flushes once more on its way out, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
