@@ -1,6 +1,6 @@
 """The paper's propositions as functions: how safe a ring is, and what it costs.
 
-`resilience` has the failure probabilities (Prop. 2, Prop. 5), as bounds, exactly and simulated;
+`resilience` (Prop. 2) and `groups` (Prop. 5) have failure probabilities: bounds, exact, simulated;
 `cost` has messages, bytes and seconds (Prop. 1, 3, 4, App. G-B).  Each docstring names its formula
 and, where the paper errs, the erratum.  Nothing here needs a model or data:
 
@@ -26,6 +26,13 @@ from basil.theory.cost import (
     round_cost,
     ubar_time,
 )
+from basil.theory.groups import (
+    group_failure_bound,
+    group_failure_exact,
+    group_failure_fraction,
+    one_group_failure,
+    smallest_group_connectivity,
+)
 from basil.theory.resilience import (
     Estimate,
     disconnected,
@@ -33,10 +40,7 @@ from basil.theory.resilience import (
     failure_exact,
     failure_fraction,
     failure_simulated,
-    group_failure_bound,
-    group_failure_exact,
     majority_probability,
-    one_group_failure,
     smallest_connectivity,
 )
 
@@ -63,9 +67,11 @@ __all__ = [
     "failure_simulated",
     "group_failure_bound",
     "group_failure_exact",
+    "group_failure_fraction",
     "majority_probability",
     "one_group_failure",
     "round_cost",
     "smallest_connectivity",
+    "smallest_group_connectivity",
     "ubar_time",
 ]
