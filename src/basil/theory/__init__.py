@@ -2,7 +2,8 @@
 
 `resilience` (Prop. 2) and `groups` (Prop. 5) have failure probabilities: bounds, exact, simulated;
 `cost` has messages, bytes and seconds (Prop. 1, 3, 4, App. G-B).  Each docstring names its formula
-and, where the paper errs, the erratum.  Nothing here needs a model or data:
+and, where the paper errs, the erratum.  `plan` puts them together for one `setting`.  Nothing here
+needs a model or data:
 
     >>> smallest_connectivity(100, 33, failure=1e-3)
     10
@@ -33,6 +34,7 @@ from basil.theory.groups import (
     one_group_failure,
     smallest_group_connectivity,
 )
+from basil.theory.plan import Choice, Plan, Risk, failure_curve, make_plan
 from basil.theory.resilience import (
     Estimate,
     disconnected,
@@ -43,14 +45,22 @@ from basil.theory.resilience import (
     majority_probability,
     smallest_connectivity,
 )
+from basil.theory.setting import PAPER_TIMES, Setting, Sharing, Times
 
 __all__ = [
+    "PAPER_TIMES",
     "TABLE_III",
     "TABLE_III_UBAR_SCORED",
+    "Choice",
     "Estimate",
+    "Plan",
+    "Risk",
     "RoundCost",
     "Scoring",
+    "Setting",
+    "Sharing",
     "Stages",
+    "Times",
     "Timing",
     "acds_bits",
     "acds_time",
@@ -62,6 +72,7 @@ __all__ = [
     "basil_turns",
     "disconnected",
     "failure_bound",
+    "failure_curve",
     "failure_exact",
     "failure_fraction",
     "failure_simulated",
@@ -69,6 +80,7 @@ __all__ = [
     "group_failure_exact",
     "group_failure_fraction",
     "majority_probability",
+    "make_plan",
     "one_group_failure",
     "round_cost",
     "smallest_connectivity",

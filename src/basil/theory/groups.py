@@ -24,6 +24,7 @@ from basil.theory.resilience import (
     PRECISE,
     failure_bound,
     falling_ratio,
+    log_falling_ratio,
     safe_arrangements,
     settle,
     smallest_connectivity,
@@ -32,6 +33,7 @@ from basil.theory.resilience import (
 _CERTAIN = 40  # e^−40: what is less likely than that does not change the float 1.0
 _LEFT = 25  # digits that must be left after cancellation; a float keeps 17
 _NEGLIGIBLE = Decimal("1e-30")
+_NEVER = -800.0  # ln; the smallest float is e^−745
 
 
 def group_failure_bound(nodes: int, byzantine: int, groups: int, connectivity: int) -> float:
@@ -155,6 +157,8 @@ def _series(
     total = largest = Decimal(0)
     for full in range(min(rings, byzantine // size) + 1):  # rings without a benign node
         taken = full * size
+        if full * math.log(rings) + log_falling_ratio(byzantine, nodes, taken) < _NEVER:
+            break  # less than the smallest float: spare the product
         term = math.comb(rings, full) * falling_ratio(byzantine, nodes, taken)
         if full and term < total * _NEGLIGIBLE:
             break
