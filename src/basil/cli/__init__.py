@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from basil.cli.calibrate import add_calibrate
 from basil.cli.plan import add_plan
 from basil.errors import UserError
 
@@ -70,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     show.set_defaults(command="show")
 
     add_plan(commands)
+    add_calibrate(commands)
 
     files = commands.add_parser("data", help="data sets on this machine")
     verbs = files.add_subparsers(required=True, metavar="get|where")
