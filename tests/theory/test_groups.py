@@ -6,7 +6,7 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basil.errors import UserError
@@ -103,12 +103,15 @@ def test_groups_are_what_counting_every_placement_gives(groups: int, size: int) 
         assert group_failure_exact(*setting) == float(Fraction(some, total))
 
 
+@settings(deadline=None)
 @given(grouped())
 def test_the_series_agrees_with_whole_numbers(setting: tuple[int, int, int, int]) -> None:
     assert group_failure_exact(*setting) == float(group_failure_fraction(*setting))
 
 
-@pytest.mark.parametrize("setting", [(400, 60, 4, 3), (400, 200, 8, 9), (600, 300, 4, 6)])
+@pytest.mark.parametrize(
+    "setting", [(400, 60, 4, 3), (600, 300, 4, 4), (600, 300, 4, 3), (600, 300, 4, 2)]
+)
 def test_it_does_so_where_terms_cancel(setting: tuple[int, int, int, int]) -> None:
     assert group_failure_exact(*setting) == float(group_failure_fraction(*setting))
 
@@ -120,6 +123,7 @@ def test_groups_of_a_million_nodes(groups: int, connectivity: int) -> None:
     assert 0 <= group_failure_exact(*setting) <= min(1, group_failure_bound(*setting))
 
 
+@settings(deadline=None)
 @given(grouped(), st.floats(1e-12, 0.999))
 def test_the_smallest_connectivity_of_groups(
     setting: tuple[int, int, int, int], failure: float

@@ -35,6 +35,7 @@ def asked(draw: st.DrawFn) -> Setting:
     return replace(setting, failure=draw(st.floats(1e-9, 0.9)))
 
 
+@settings(deadline=None)
 @given(asked())
 def test_what_is_exact_lies_below_the_bound(setting: Setting) -> None:
     plan = make_plan(setting)
@@ -45,7 +46,7 @@ def test_what_is_exact_lies_below_the_bound(setting: Setting) -> None:
         assert plan.ring.connectivity <= plan.ring.by_bound
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(asked())
 def test_every_number_of_groups_keeps_what_is_wanted(setting: Setting) -> None:
     plan = make_plan(setting)

@@ -21,6 +21,7 @@ from basil.theory import (
     majority_probability,
     smallest_connectivity,
 )
+from basil.theory.resilience import settle
 
 
 @st.composite
@@ -199,6 +200,16 @@ def test_the_smallest_connectivity_suffices_and_one_less_does_not(
 def test_the_smallest_connectivity_of_a_million_nodes() -> None:
     assert smallest_connectivity(1_000_000, 330_000, 1e-9) == 31
     assert smallest_connectivity(1_000_000, 330_000, 1e-9, exact=False) == 32
+
+
+@given(st.integers(1, 60), st.data())
+def test_any_guess_leads_to_the_smallest(most: int, data: st.DataObject) -> None:
+    smallest, guess = data.draw(st.integers(1, most)), data.draw(st.integers(1, most + 1))
+    assert settle(lambda s: s >= smallest, guess, most) == smallest
+
+
+def test_more_nodes_than_logarithms_can_tell_apart() -> None:
+    assert smallest_connectivity(10**18, 3 * 10**17, 1e-9) == 52
 
 
 @pytest.mark.parametrize(("byzantine", "smallest"), [(0, 1), (999_000, 27_267), (999_998, 999_999)])

@@ -142,6 +142,7 @@ def rows_of(plan: Plan) -> Rows:
     """Name, value, and where it comes from; an empty name begins a new part."""
     asked, ring, cost = plan.setting, plan.ring, plan.ring.round
     model = 4 * asked.parameters
+    rounds = _rounds(asked.rounds * asked.ring_rounds)
     chosen = ""
     if asked.worst_case:
         chosen = "b + 1: any placement"
@@ -157,10 +158,10 @@ def rows_of(plan: Plan) -> Rows:
         ("evaluated", f"{cost.evaluations}", "models (Prop. 1)"),
         ("", "", ""),
         ("a model on a link", _seconds(plan.link), f"{asked.megabits_per_second:g} Mb/s"),
-        (f"Basil, {asked.rounds * asked.ring_rounds} rounds", _seconds(plan.turn.bound), "(15)"),
+        (f"Basil, {rounds}", _seconds(plan.turn.bound), "(15)"),
         ("  scored on arrival", _seconds(plan.arrival.bound), ""),
         (
-            f"UBAR, {asked.rounds * asked.ring_rounds} rounds",
+            f"UBAR, {rounds}",
             _seconds(plan.ubar.total),
             f"{plan.ubar.neighbours} neighbours (App. G-B)",
         ),
@@ -185,7 +186,7 @@ def _group_rows(plan: Plan) -> Rows:
     stages = group.stages
     return [
         ("", "", ""),
-        (f"Basil+, {plan.setting.rounds} rounds", _seconds(group.turn), where),
+        (f"Basil+, {_rounds(plan.setting.rounds)}", _seconds(group.turn), where),
         ("  scored on arrival", _seconds(group.arrival), ""),
         ("  (16) as printed", _seconds(group.printed), "forgets G messages a round"),
         ("  training, one round", _seconds(stages.training), "App. E"),
@@ -229,6 +230,10 @@ def _chance(probability: float) -> str:
     if 0.999 < probability < 1:
         return f"1 − {1 - probability:.2g}"
     return f"{probability:.3g}"
+
+
+def _rounds(count: int) -> str:
+    return f"{count:,} round{'s' * (count > 1)}"
 
 
 def _bytes(count: int) -> str:

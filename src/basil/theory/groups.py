@@ -113,7 +113,7 @@ def smallest_group_connectivity(
         most = min(most, smallest_connectivity(nodes, byzantine, failure, exact=False))
     if most < 1 or not suffices(most):
         return None
-    return settle(suffices, most)
+    return settle(suffices, most, most)
 
 
 def _group_size(nodes: int, byzantine: int, groups: int, connectivity: int) -> int:

@@ -149,11 +149,12 @@ def smallest_connectivity(nodes: int, byzantine: int, failure: float, exact: boo
             f"byzantine = {byzantine}: among {nodes} nodes a single benign one has nobody to "
             f"learn from; at most {nodes - 2} can be Byzantine"
         )
+    most = byzantine + 1
     if not exact:
         guess = _first(lambda s: _log_bound(nodes, byzantine, s) <= math.log(failure), byzantine)
-        return settle(lambda s: failure_bound(nodes, byzantine, s) <= failure, guess)
+        return settle(lambda s: failure_bound(nodes, byzantine, s) <= failure, guess, most)
     guess = _first(lambda s: _log_long_gaps(nodes, byzantine, s) <= math.log(failure), byzantine)
-    return settle(lambda s: failure_exact(nodes, byzantine, s) <= failure, guess)
+    return settle(lambda s: failure_exact(nodes, byzantine, s) <= failure, guess, most)
 
 
 def _first(suffices: Callable[[int], bool], byzantine: int) -> int:
@@ -161,15 +162,17 @@ def _first(suffices: Callable[[int], bool], byzantine: int) -> int:
     return 1 + bisect_left(range(1, byzantine + 1), True, key=suffices)
 
 
-def settle(suffices: Callable[[int], bool], guess: int) -> int:
-    """The smallest S that suffices, looked for around a guess in steps that double."""
-    enough, step = guess, 1
-    while not suffices(enough):  # a guess from rounded logarithms may be one too small
-        enough += 1
-    too_few = max(0, enough - 1)
-    while too_few and suffices(too_few):
-        enough, step = too_few, 2 * step
-        too_few = max(0, enough - step)
+def settle(suffices: Callable[[int], bool], guess: int, most: int) -> int:
+    """The smallest S ≤ `most` that suffices, which `most` does, looked for around a guess."""
+    enough, too_few, step = min(guess, most), 0, 1
+    while enough < most and not suffices(enough):  # logarithms are rounded
+        too_few, enough, step = enough, min(enough + step, most), 2 * step
+    step = 1
+    while enough - step > too_few:
+        if not suffices(enough - step):
+            too_few = enough - step
+            break
+        enough, step = enough - step, 2 * step
     return too_few + 1 + bisect_left(range(too_few + 1, enough), True, key=suffices)
 
 
