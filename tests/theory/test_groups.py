@@ -116,6 +116,12 @@ def test_it_does_so_where_terms_cancel(setting: tuple[int, int, int, int]) -> No
     assert group_failure_exact(*setting) == float(group_failure_fraction(*setting))
 
 
+def test_a_million_nodes_of_which_few_are_benign() -> None:
+    for groups in (1000, 10_000, 50_000):
+        size = 1_000_000 // groups
+        assert group_failure_exact(1_000_000, 999_000, groups, size - 1) == 1
+
+
 @pytest.mark.parametrize("groups", [1, 10, 1000, 10_000])
 @pytest.mark.parametrize("connectivity", [1, 10, 12, 30, 99])
 def test_groups_of_a_million_nodes(groups: int, connectivity: int) -> None:

@@ -33,6 +33,7 @@ from basil.theory.resilience import (
 _CERTAIN = 40  # e^−40: what is less likely than that does not change the float 1.0
 _LEFT = 25  # digits that must be left after cancellation; a float keeps 17
 _NEGLIGIBLE = Decimal("1e-30")
+_NEGLIGIBLE_LOG = 75.0  # a little more than 30 digits
 _NEVER = -800.0  # ln; the smallest float is e^−745
 
 
@@ -111,9 +112,18 @@ def smallest_group_connectivity(
     most = size - 1
     if byzantine <= nodes - 2:  # Prop. 5's bound is Prop. 2's: what suffices there suffices here
         most = min(most, smallest_connectivity(nodes, byzantine, failure, exact=False))
-    if most < 1 or not suffices(most):
+    if most < 1:
         return None
-    return settle(suffices, most, most)
+    # Already S given places of one group are all Byzantine too often: spare the series.
+    given = log_falling_ratio(byzantine, nodes, most) if most <= byzantine else -math.inf
+    if given > math.log(failure) + 1e-3:
+        return None
+    if not suffices(most):
+        return None
+    guess = most
+    if byzantine <= nodes - 2:  # one ring of all nodes needs nearly the same
+        guess = min(most, smallest_connectivity(nodes, byzantine, failure))
+    return settle(suffices, guess, most)
 
 
 def _group_size(nodes: int, byzantine: int, groups: int, connectivity: int) -> int:
@@ -143,11 +153,12 @@ def _all_but_certain(nodes: int, byzantine: int, connectivity: int, size: int, r
 
     Were each node Byzantine by itself with probability p = b/N, a row of n would be free of runs
     with at most (1 − (1−p) p^S)^{n−S+1}, since R_n = R_{n−1} − (1−p) p^S R_{n−S−1} for the
-    probability R_n; and just b of N are Byzantine with at least 1/√(8Np(1−p)).
+    probability R_n, and with at most 1 − p^S, S given places; and just b of N are Byzantine with at
+    least 1/√(8Np(1−p)).
     """
     share = byzantine / nodes
-    rows = rings * (size - connectivity + 1) * (1 - share) * share**connectivity
-    return rows > _CERTAIN + math.log(8 * nodes + 1) / 2
+    runs = max(1, (size - connectivity + 1) * (1 - share)) * share**connectivity
+    return rings * runs > _CERTAIN + math.log(8 * nodes + 1) / 2
 
 
 def _series(
@@ -157,8 +168,10 @@ def _series(
     total = largest = Decimal(0)
     for full in range(min(rings, byzantine // size) + 1):  # rings without a benign node
         taken = full * size
-        if full * math.log(rings) + log_falling_ratio(byzantine, nodes, taken) < _NEVER:
-            break  # less than the smallest float: spare the product
+        if full:
+            floor = total.adjusted() * math.log(10) - _NEGLIGIBLE_LOG if total > 0 else _NEVER
+            if full * math.log(rings) + log_falling_ratio(byzantine, nodes, taken) < floor:
+                break  # negligible: spare the product
         term = math.comb(rings, full) * falling_ratio(byzantine, nodes, taken)
         if full and term < total * _NEGLIGIBLE:
             break
