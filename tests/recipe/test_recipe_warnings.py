@@ -7,7 +7,9 @@ from math import comb
 
 import pytest
 
+from basil.protocol.schemes import SCHEMES
 from basil.recipe import parse, warnings
+from basil.theory import failure_exact
 
 
 def warned(nodes, byzantine, connectivity=None, attack="gaussian", scheme="basil", **ring):
@@ -124,3 +126,16 @@ def test_no_warning_without_an_attack_or_for_a_ring_that_has_no_defence_anyway(p
 def test_no_warning_where_a_majority_is_unlikely():
     assert byzantine_majority(100, 5, 6) < 0.01
     assert warned(100, 5, 6) == []
+
+
+@pytest.mark.parametrize("scheme", [name for name in SCHEMES if name != "basil"])
+def test_a_ring_that_a_scheme_does_not_use_is_not_warned_about(scheme):
+    assert warned(100, 33, 2, scheme=scheme) == []
+
+
+def test_a_million_nodes_are_warned_like_a_hundred():
+    sentence = only(warned(1_000_000, 330_000, 12))
+    assert "with probability 0.67" in sentence
+    advised = int(re.search(r"; S = (\d+) ", sentence)[1])
+    assert failure_exact(1_000_000, 330_000, advised) <= 0.01
+    assert failure_exact(1_000_000, 330_000, advised - 1) > 0.01

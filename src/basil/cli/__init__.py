@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from basil.cli.calibrate import add_calibrate
+from basil.cli.plan import add_plan
 from basil.errors import UserError
 
 KINDS = (
@@ -69,6 +71,9 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--json", action="store_true")
     show.set_defaults(command="show")
 
+    add_plan(commands)
+    add_calibrate(commands)
+
     files = commands.add_parser("data", help="data sets on this machine")
     verbs = files.add_subparsers(required=True, metavar="get|where")
     get = verbs.add_parser("get", help="fetch a data set and check it")
@@ -124,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         # Imported late: PyTorch takes seconds, and --help should not.
-        commands = import_module("basil.cli.commands")
+        commands = import_module(getattr(args, "home", "basil.cli.commands"))
         code: int = getattr(commands, args.command)(args)
         sys.stdout.flush()
         return code

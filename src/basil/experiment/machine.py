@@ -103,10 +103,10 @@ def with_measured_times(recipe: Recipe, compute: Compute, neighbours: int) -> Re
         "distance": lambda: distances(model, heard[:1]),
         "average": lambda: weighted_mean(model, heard, weights),
     }
-    return with_timing(recipe, {key: _seconds(jobs[key], compute.device) for key in asked})
+    return with_timing(recipe, {key: median_seconds(jobs[key], compute.device) for key in asked})
 
 
-def _seconds(work: Callable[[], object], device: torch.device, times: int = 20) -> float:
+def median_seconds(work: Callable[[], object], device: torch.device, times: int = 20) -> float:
     """The median time of some work, warmed up."""
     durations = []
     for _ in range(times + 5):

@@ -1,8 +1,9 @@
 """The paper's propositions as functions: how safe a ring is, and what it costs.
 
-`resilience` has the failure probabilities (Prop. 2, Prop. 5), as bounds, exactly and simulated;
+`resilience` (Prop. 2) and `groups` (Prop. 5) have failure probabilities: bounds, exact, simulated;
 `cost` has messages, bytes and seconds (Prop. 1, 3, 4, App. G-B).  Each docstring names its formula
-and, where the paper errs, the erratum.  Nothing here needs a model or data:
+and, where the paper errs, the erratum.  `plan` puts them together for one `setting`.  Nothing here
+needs a model or data:
 
     >>> smallest_connectivity(100, 33, failure=1e-3)
     10
@@ -26,6 +27,14 @@ from basil.theory.cost import (
     round_cost,
     ubar_time,
 )
+from basil.theory.groups import (
+    group_failure_bound,
+    group_failure_exact,
+    group_failure_fraction,
+    one_group_failure,
+    smallest_group_connectivity,
+)
+from basil.theory.plan import Choice, Plan, Risk, failure_curve, make_plan
 from basil.theory.resilience import (
     Estimate,
     disconnected,
@@ -33,20 +42,25 @@ from basil.theory.resilience import (
     failure_exact,
     failure_fraction,
     failure_simulated,
-    group_failure_bound,
-    group_failure_exact,
     majority_probability,
-    one_group_failure,
     smallest_connectivity,
 )
+from basil.theory.setting import PAPER_TIMES, Setting, Sharing, Times
 
 __all__ = [
+    "PAPER_TIMES",
     "TABLE_III",
     "TABLE_III_UBAR_SCORED",
+    "Choice",
     "Estimate",
+    "Plan",
+    "Risk",
     "RoundCost",
     "Scoring",
+    "Setting",
+    "Sharing",
     "Stages",
+    "Times",
     "Timing",
     "acds_bits",
     "acds_time",
@@ -58,14 +72,18 @@ __all__ = [
     "basil_turns",
     "disconnected",
     "failure_bound",
+    "failure_curve",
     "failure_exact",
     "failure_fraction",
     "failure_simulated",
     "group_failure_bound",
     "group_failure_exact",
+    "group_failure_fraction",
     "majority_probability",
+    "make_plan",
     "one_group_failure",
     "round_cost",
     "smallest_connectivity",
+    "smallest_group_connectivity",
     "ubar_time",
 ]

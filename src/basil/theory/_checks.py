@@ -53,6 +53,4 @@ def share(name: str, value: float) -> None:
 
 def bandwidth(megabits_per_second: float) -> None:
     if not megabits_per_second > 0:  # so put, it refuses NaN too
-        raise UserError(
-            f"megabits_per_second = {megabits_per_second}: a link needs a bandwidth above 0"
-        )
+        raise UserError(f"bandwidth = {megabits_per_second} Mb/s: a link needs a bandwidth above 0")

@@ -226,17 +226,25 @@ def basil_plus_stages(
     groups: int,
     connectivity: int,
     ring_rounds: int = 1,
+    scoring: Scoring = "turn",
 ) -> Stages:
     """App. E: bounds of the stages of one global round, G groups in parallel for τ rounds each.
 
     Training n τ (T_perf + T_comm + T_SGD); circular aggregation G (T_perf + S T_comm); multicast
-    T_perf + (G − 1) T_comm.
+    T_perf + (G − 1) T_comm.  Scored on arrival, T_perf is one evaluation in training and multicast;
+    in the aggregation S models come one after the other and are evaluated meanwhile, which takes as
+    long as the slower of the two and one more of the other.
     """
     size = _check_groups_time(nodes, groups, connectivity, ring_rounds)
+    _check_scoring(scoring)
     link, score = timing.link(parameters), connectivity * timing.forward
+    passed_on = score + connectivity * link
+    if scoring == "arrival" and connectivity:
+        score = timing.forward
+        passed_on = link + score + (connectivity - 1) * max(link, score)
     return Stages(
         training=size * ring_rounds * (score + link + timing.step),
-        aggregation=groups * (score + connectivity * link),
+        aggregation=groups * passed_on,
         multicast=score + (groups - 1) * link,
     )
 
@@ -249,6 +257,7 @@ def basil_plus_time(
     groups: int,
     connectivity: int,
     ring_rounds: int = 1,
+    scoring: Scoring = "turn",
 ) -> float:
     """One global round of Basil+ as the sum of its stages.
 
@@ -264,6 +273,7 @@ def basil_plus_time(
             groups=groups,
             connectivity=connectivity,
             ring_rounds=ring_rounds,
+            scoring=scoring,
         )
     )
 
@@ -310,6 +320,10 @@ def _check_ring_time(nodes: int, connectivity: int, rounds: int, scoring: str) -
     _checks.population(nodes, 0)
     _checks.predecessors(nodes, connectivity)
     _checks.at_least("rounds", rounds, 1)
+    _check_scoring(scoring)
+
+
+def _check_scoring(scoring: str) -> None:
     if scoring not in ("turn", "arrival"):
         raise UserError(f'scoring = "{scoring}": it is either "turn" or "arrival"')
 
