@@ -17,6 +17,7 @@ from basil.protocol.basket import Basket
 from basil.protocol.requests import Send
 from basil.protocol.schemes import POOLED_SCHEMES, SCHEMES
 from basil.recipe import parse
+from basil.recipe.warn import warnings
 
 from ring_helpers import StopAfter, files_of_run
 
@@ -197,3 +198,7 @@ def test_who_is_away_in_the_first_round_has_no_part_in_the_sharing(tmp_path: Pat
     experiment = Experiment(recipe(ring={"events": events}))
     assert 2 not in experiment.cast.received
     assert experiment.run(tmp_path / "run")["sharing"]["incidents"] > 0
+
+
+def test_a_fault_that_nobody_carries_out_is_warned_of() -> None:
+    assert any("sharing.fault" in text for text in warnings(recipe(sharing={"fault": "silent"})))

@@ -1,10 +1,19 @@
 """Anonymous cyclic data sharing: Algorithm 2 by hand, in general, and its cost."""
 
+from collections import deque
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from basil.protocol.acds import Outcome, Sharer, acds
 from basil.protocol.anonymity import candidates
+from basil.protocol.basket import Basket
+from basil.protocol.requests import Arrival, Receive, Send
+from basil.protocol.timetable import Timetable
 from basil.theory import acds_bits, acds_time
 
 from sharing_helpers import PUBLIC, share
@@ -123,3 +132,46 @@ def test_who_has_too_few_pads_with_dummies() -> None:
     for node in range(4):
         assert shared.incidents(node) == [(0, "padded with dummies", node, 2)]
         assert len(shared.received(node)) == 3 * 4
+
+
+def test_the_same_text_shares_bytes() -> None:
+    """As peers would: a row is the bytes of an image and its label; two nodes, by hand."""
+    table = Timetable(((0, 1),), 2, 1, lambda k: 1.0)
+    images = np.random.default_rng(0).integers(0, 10, (2, 4, 785), np.uint8)
+    never = np.zeros(2, bool)
+
+    def member(node: int) -> Generator[Any, Any, Outcome]:
+        return acds(
+            Sharer(
+                id=node,
+                table=table,
+                samples=Basket(images[node], 8 * 785),
+                dummies=lambda k: Basket(np.zeros((k, 785), np.uint8), 8 * 785),
+                is_sample=lambda basket: basket.rows[:, -1] < 10,
+                is_dummy=lambda basket: never[: len(basket)],
+                stream=np.random.default_rng(),  # the system's entropy
+            )
+        )
+
+    protocols, outcomes = [member(0), member(1)], {}
+    boxes: list[deque[Arrival]] = [deque(), deque()]
+    answers: list[Any] = [None, None]
+    waiting = [False, False]
+    while len(outcomes) < 2:
+        for node, protocol in enumerate(protocols):
+            if node in outcomes or (waiting[node] and not boxes[node]):
+                continue
+            answer = boxes[node].popleft() if waiting[node] else answers[node]
+            try:
+                request = protocol.send(answer)
+            except StopIteration as end:
+                outcomes[node] = end.value
+                continue
+            waiting[node] = isinstance(request, Receive)
+            if isinstance(request, Send):
+                answers[node] = 0.0
+                assert request.body.wire_bytes == 785 * len(request.body)
+                boxes[request.to[0]].append(Arrival(node, request.round, request.body, 0.0))
+    for node in (0, 1):
+        assert len(outcomes[node].received) == 2
+        assert len(outcomes[node].received.without(outcomes[1 - node].offered)) == 0
