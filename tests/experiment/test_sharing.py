@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from basil.attack.sharing import FAULTS
+from basil.cli import main
 from basil.data import Dataset, Samples
 from basil.data.sensitive import SENSITIVE
 from basil.errors import UserError
@@ -202,3 +203,10 @@ def test_who_is_away_in_the_first_round_has_no_part_in_the_sharing(tmp_path: Pat
 
 def test_a_fault_that_nobody_carries_out_is_warned_of() -> None:
     assert any("sharing.fault" in text for text in warnings(recipe(sharing={"fault": "silent"})))
+
+
+def test_what_a_recipe_can_name_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    for what, table in (("faults", FAULTS), ("sensitive", SENSITIVE)):
+        assert main(["list", what]) == 0
+        listed = capsys.readouterr().out
+        assert all(name in listed for name in table)

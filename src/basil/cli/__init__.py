@@ -14,6 +14,8 @@ KINDS = (
     "graphs",
     "weights",
     "partitions",
+    "sensitive",
+    "faults",
     "datasets",
     "models",
     "schedules",
