@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basil.attack import ATTACKS
+from basil.attack.sharing import FAULTS
 from basil.data import DATASETS, PARTITIONS
+from basil.data.sensitive import SENSITIVE
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
@@ -92,6 +94,8 @@ def recipes(draw):
         "learning": draw(chosen(model=MODELS, schedule=SCHEDULES))
         | {"rate": draw(positive), "batch": draw(st.integers(1, 2**40))},
         "attack": attack,
+        "sharing": draw(chosen(sensitive=SENSITIVE, fault=FAULTS))
+        | {"opening": draw(st.booleans()), "public": draw(st.floats(0, 1))},
         "graph": draw(chosen(name=GRAPHS, weights=WEIGHTS)),
         "time": {"forward": draw(seconds), "distance": draw(seconds), "megabits": draw(positive)},
         "record": {"models": draw(st.booleans()), "checkpoint": draw(not_negative)},

@@ -17,6 +17,8 @@ KINDS = (
     "graphs",
     "weights",
     "partitions",
+    "sensitive",
+    "faults",
     "datasets",
     "models",
     "schedules",

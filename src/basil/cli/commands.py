@@ -14,9 +14,11 @@ import torch
 
 from basil import data
 from basil.attack import ATTACKS
+from basil.attack.sharing import FAULTS
 from basil.cli.progress import comparison_bar, on_terminal, run_bar
 from basil.compare import cases, run_cases
 from basil.data import DATASETS, PARTITIONS
+from basil.data.sensitive import SENSITIVE
 from basil.data.sources import SOURCES
 from basil.errors import UserError
 from basil.experiment import Experiment, Interrupted, Machine, resume
@@ -39,6 +41,8 @@ TABLES: dict[str, Table[Any]] = {
     "graphs": GRAPHS,
     "weights": WEIGHTS,
     "partitions": PARTITIONS,
+    "sensitive": SENSITIVE,
+    "faults": FAULTS,
     "datasets": DATASETS,
     "models": MODELS,
     "schedules": SCHEDULES,

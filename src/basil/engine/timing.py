@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from basil.protocol.basket import Basket
 from basil.protocol.requests import Body, Combine, Score, Train
 
 NOTE_BYTES = 64  # a message without a model: who, which round
@@ -50,4 +51,6 @@ class Timing:
 
 def size_of(body: Body) -> int:
     """Bytes on the wire."""
-    return 4 * body.numel() if isinstance(body, Tensor) else NOTE_BYTES
+    if isinstance(body, Tensor):
+        return 4 * body.numel()
+    return body.wire_bytes if isinstance(body, Basket) else NOTE_BYTES

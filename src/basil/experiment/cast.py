@@ -28,6 +28,7 @@ class Cast:
         # Where one node holds all data, the others have no part.
         self.pooled = recipe.scheme.name in POOLED_SCHEMES
         self.members = [min(self.benign)] if self.pooled else list(range(recipe.ring.nodes))
+        self.public = self._hold_out(data)  # samples that no node owns
         self.local = self._deal(data)
         self.attack: Attack | None = None  # with its first round and its options
         self.attack_start, self.attack_options = 1, dict[str, Any]()
@@ -38,6 +39,10 @@ class Cast:
             )
         self.poisoned: dict[int, NDArray[np.int64]] = {}
         self.train = self._poison(data)
+        self.dummies = self.public
+        if self.shares and recipe.sharing.dummies == "noise":
+            self.train, self.dummies = _with_noise(self.train, data, recipe)
+        self.received: dict[int, NDArray[np.int64]] = {}  # from others, before the training
 
     def _connect(self) -> Graph | None:
         recipe = self._recipe
@@ -48,12 +53,33 @@ class Cast:
         options = {key: value for key, value in recipe.graph.options.items() if key in known}
         return build_graph(recipe.graph.name, people, recipe.seed, options)
 
+    @property
+    def shares(self) -> bool:
+        """Is data shared?  Not where one node has all of it anyway."""
+        return self._recipe.sharing.alpha > 0 and not self.pooled
+
+    def _hold_out(self, data: Dataset) -> NDArray[np.int64]:
+        part = self._recipe.sharing
+        if not self.shares or part.dummies != "held-out":
+            return np.zeros(0, np.int64)
+        count = int(part.public * len(data.train))
+        if count < 1:
+            raise UserError(
+                f"sharing.public = {part.public}: of {len(data.train)} samples that is none"
+            )
+        stream = rng.stream(self._recipe.seed, "public")
+        return np.sort(stream.permutation(len(data.train))[:count])
+
     def _deal(self, data: Dataset) -> list[NDArray[np.int64]]:
         recipe = self._recipe
         deal = PARTITIONS[recipe.data.partition]
         options = options_of(recipe.data, PARTITIONS, "partition")
         stream = rng.stream(recipe.seed, "partition")
-        parts = deal(data.train.y, recipe.ring.nodes, stream, **options)
+        labels = np.delete(data.train.y, self.public)
+        parts = deal(labels, recipe.ring.nodes, stream, **options)
+        if len(self.public):
+            owned = np.delete(np.arange(len(data.train)), self.public)
+            parts = [owned[part] for part in parts]
         largest = max(map(len, parts))
         if recipe.learning.batch > largest:
             raise UserError(
@@ -82,7 +108,8 @@ class Cast:
         if self.pooled:
             return self._pool
         lies = node in self.poisoned and k >= self.attack_start
-        return self.poisoned[node] if lies else self.local[node]
+        own = self.poisoned[node] if lies else self.local[node]
+        return np.concatenate([own, self.received[node]]) if node in self.received else own
 
     @cached_property
     def _pool(self) -> NDArray[np.int64]:
@@ -131,6 +158,20 @@ class Cast:
                 ),
             }
         return found
+
+
+def _with_noise(train: Samples, data: Dataset, recipe: Recipe) -> tuple[Samples, NDArray[np.int64]]:
+    """The training samples, followed by noise of their shape: dummies, which nobody trains on."""
+    count = max(1, int(recipe.sharing.alpha * len(data.train)))
+    stream = rng.stream(recipe.seed, "dummies")
+    shape = (count, *train.x.shape[1:])
+    if train.x.dtype == np.uint8:
+        x = stream.integers(256, size=shape, dtype=np.uint8)
+    else:
+        x = stream.normal(size=shape).astype(train.x.dtype)
+    y = stream.choice(train.y, count)
+    joined = Samples(np.concatenate([train.x, x]), np.concatenate([train.y, y]))
+    return joined, np.arange(len(train), len(joined))
 
 
 def _choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:

@@ -22,6 +22,7 @@ from basil.experiment.machine import (
     with_measured_times,
 )
 from basil.experiment.options import options_of
+from basil.experiment.sharing import Shared, share
 from basil.experiment.summary import summarise
 from basil.learning.batches import draw_batches
 from basil.learning.compute import Compute
@@ -104,6 +105,10 @@ class Experiment:
             float(costs.distance),
             float(costs.average),
         )
+        self.shared: Shared | None = None
+        if self.cast.shares:
+            self.shared = share(self.recipe, self.cast, self.data, self.compute, self.timing)
+            self.cast.received = self.shared.received()
         self._rehearse()
 
     def _pool(self, samples: data.Samples) -> Pool:
@@ -117,7 +122,7 @@ class Experiment:
 
     def steps_in_a_turn(self) -> int:
         """SGD steps in a turn of the node with the most data."""
-        most = max(self.cast.members, key=lambda node: len(self.cast.local[node]))
+        most = max(self.cast.members, key=lambda node: len(self.cast.samples(node, 1)))
         return len(self._draw(most, 1))
 
     # -- nodes -------------------------------------------------------------------------------
@@ -236,8 +241,8 @@ class Experiment:
         }
 
     def simulator(self, observer: Observer) -> Simulator:
-        """All nodes of this experiment, ready to run."""
-        return Simulator(
+        """All nodes of this experiment, ready to run: after the sharing, where there is one."""
+        simulator = Simulator(
             {node: node in self.cast.byzantine for node in self.cast.members},
             self.start,
             self.compute,
@@ -245,6 +250,10 @@ class Experiment:
             observer,
             tuple(Absence(e.node, e.leaves, e.returns) for e in self.cast.events),
         )
+        if self.shared is not None:
+            simulator.now = self.shared.seconds
+            simulator.done.add(self.shared.work)
+        return simulator
 
     def run(
         self,
@@ -279,6 +288,8 @@ class Experiment:
             simulator.restore(saved["engine"])
         else:
             run_folder.create(folder, to_toml(self.recipe), self.facts())
+            if self.shared is not None:
+                self.shared.write(folder)
         with recorder:
             for going_on in simulator.instants():
                 if not going_on:
@@ -287,6 +298,8 @@ class Experiment:
             recorder.finish(simulator)
         steps = self.steps_in_a_turn()
         summary = summarise(self.recipe, self.cast, self.data, steps, recorder, simulator)
+        if self.shared is not None:
+            summary["sharing"] = self.shared.facts()
         if self.recipe.record.models:
             run_folder.save_models(folder / run_folder.MODELS, recorder.models, self.compute.layout)
         run_folder.write_json(folder / run_folder.SUMMARY, summary)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Pick, Selection
+from basil.protocol.basket import Basket
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,15 @@ class Rejoin:
     """The body of a note that says: I was away; send me your last model (Appendix C)."""
 
 
-Body: TypeAlias = Tensor | Rejoin
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The body of a note that says: this node, my predecessor, did not pass on what it should."""
+
+    node: int
+
+
+Body: TypeAlias = Tensor | Rejoin | Basket | Absent
+"""Schemes send models and Rejoin; data sharing, which is over before, sends the other two."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +45,7 @@ class Arrival:
 
     sender: int
     round: int
-    body: Body
+    body: Any  # a Body
     time: float
     losses: Losses | None = None
 

@@ -19,6 +19,7 @@ def check(recipe: Recipe, source: str) -> None:
 def _faults(recipe: Recipe) -> Iterator[Fault]:
     scheme, time = recipe.scheme, recipe.time
     yield from _ring_faults(recipe)
+    yield from _sharing_faults(recipe)
     yield from _not_positive("scheme", scheme, "rounds")
     if scheme.scoring not in ("arrival", "turn"):
         yield "scheme", f"scoring = {scheme.scoring!r}: it must be arrival or turn"
@@ -63,6 +64,23 @@ def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
     for event in ring.events:
         if away_in(event.leaves, ring.events) >= N:
             yield "ring", f"events: in round {event.leaves} all {N} nodes are away: one must stay"
+
+
+def _sharing_faults(recipe: Recipe) -> Iterator[Fault]:
+    sharing, N = recipe.sharing, recipe.ring.nodes
+    for key in ("alpha", "public"):
+        value = getattr(sharing, key)
+        if not 0 <= value <= 1:
+            yield "sharing", f"{key} = {value}: it is a share, from 0 to 1"
+    yield from _not_positive("sharing", sharing, "batches", "groups", "fault_round")
+    if sharing.alpha > 0 and 2 * sharing.groups > N:
+        yield (
+            "sharing",
+            f"groups = {sharing.groups}: a group of one hides nobody, so {N} nodes make at most"
+            f" {N // 2} groups",
+        )
+    if sharing.dummies not in ("noise", "held-out"):
+        yield "sharing", f"dummies = {sharing.dummies!r}: it must be noise or held-out"
 
 
 def _event_faults(event: Event, recipe: Recipe) -> Iterator[str]:

@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from basil.attack import ATTACKS
+from basil.attack.sharing import FAULTS
 from basil.data import DATASETS, PARTITIONS
+from basil.data.sensitive import SENSITIVE
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
@@ -50,6 +52,22 @@ class GraphPart:
 
     name: str = "erdos-renyi"
     weights: str = "uniform"  # with which g-plain and clipped-gossip mix
+    options: Options = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SharingPart:
+    """Anonymous data sharing before the training (§IV, Algorithm 2)."""
+
+    alpha: float = 0.0  # share of its data that each node gives; 0: nothing is shared
+    batches: int = 5  # H
+    groups: int = 1  # G
+    sensitive: str = "none"  # which samples never leave their node
+    dummies: str = "noise"  # or "held-out": a share of the training set, set aside as public
+    public: float = 0.01  # that share
+    opening: bool = False  # a round of dummies first
+    fault: str = "none"  # what Byzantine nodes do to the baskets
+    fault_round: int = 1  # from this round on
     options: Options = field(default_factory=dict)
 
 
@@ -116,6 +134,7 @@ class Recipe:
     data: Data = field(default_factory=Data)
     ring: RingPart = field(default_factory=RingPart)
     graph: GraphPart = field(default_factory=GraphPart)
+    sharing: SharingPart = field(default_factory=SharingPart)
     scheme: Scheme = field(default_factory=Scheme)
     learning: Learning = field(default_factory=Learning)
     attack: AttackPart = field(default_factory=AttackPart)
@@ -153,6 +172,7 @@ SECTIONS: dict[str, type[Any]] = {
     "data": Data,
     "ring": RingPart,
     "graph": GraphPart,
+    "sharing": SharingPart,
     "scheme": Scheme,
     "learning": Learning,
     "attack": AttackPart,
@@ -165,6 +185,7 @@ SECTIONS: dict[str, type[Any]] = {
 OPTION_TABLES: dict[str, list[tuple[str, Table[Any]]]] = {
     "data": [("dataset", DATASETS), ("partition", PARTITIONS)],
     "graph": [("name", GRAPHS), ("weights", WEIGHTS)],
+    "sharing": [("sensitive", SENSITIVE), ("fault", FAULTS)],
     "scheme": [("name", SCHEMES), ("rule", RULES)],
     "learning": [("model", MODELS), ("schedule", SCHEDULES)],
     "attack": [("name", ATTACKS)],

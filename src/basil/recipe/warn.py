@@ -12,6 +12,11 @@ def warnings(recipe: Recipe) -> list[str]:
         found.append(
             f"attack {recipe.attack.name!r} has nobody to carry it out: ring.byzantine = 0"
         )
+    if recipe.sharing.fault != "none" and (recipe.attack.name == NO_ATTACK or b == 0):
+        found.append(
+            f"sharing.fault = {recipe.sharing.fault!r} has nobody to carry it out: it takes an"
+            " attack and ring.byzantine > 0"
+        )
     if recipe.attack.name == NO_ATTACK or b == 0 or recipe.scheme.name != "basil":
         return found
     if b == N - 1:

@@ -1,0 +1,140 @@
+"""Data sharing with nodes that drop out, cheat or lie: it ends in time, and somebody notices."""
+
+import numpy as np
+import pytest
+
+from basil import rng
+from basil.attack.sharing import FAULTS
+from basil.protocol.acds import Member, Sharer
+from basil.protocol.basket import Basket
+from basil.protocol.requests import Absent, Arrival
+from basil.protocol.timetable import Timetable
+
+from sharing_helpers import PUBLIC, Shared, share
+
+CHEATS = [name for name in FAULTS if name != "none"]
+
+
+def whats(shared: Shared, node: int) -> set[str]:
+    return {what for _, what, _, _ in shared.incidents(node)}
+
+
+@pytest.mark.parametrize("fault", CHEATS)
+@pytest.mark.parametrize("liar", range(5))
+@pytest.mark.parametrize("fault_round", [1, 2, 4])
+def test_a_cheat_neither_stops_the_cycle_nor_goes_unseen(fault, liar, fault_round) -> None:
+    shared = share(10, 2, 3, 2, faults={liar: fault}, fault_round=fault_round)
+    assert len(shared.outcomes) == 10  # all came to the end
+    assert shared.seconds <= shared.table.end() + 0.1
+    sends = [p for p in shared.sent if p.sender == liar and p.round >= fault_round]
+    if sends or fault == "silent":
+        noticed = [i for i in range(10) if i != liar and shared.incidents(i)]
+        acted = fault != "keeps-in" or any(p.round > 1 for p in sends)
+        # In the dummy round the last two pass nothing on, and the first, if it keeps its last
+        # batch in, is found out by node 1 as at any other time.
+        assert noticed or not acted or (fault_round == 4 and liar > 0)
+    for node in range(10):
+        foreign = {i for x in shared.received(node) if x < PUBLIC for i in [x // 100]}
+        assert node not in foreign
+        assert all(x >= 0 for x in shared.received(node))
+    # The other group goes on undisturbed among its own.
+    for node in range(5, 10):
+        peers = set().union(*(shared.offered(i) for i in range(5, 10) if i != node))
+        assert peers <= shared.received(node)
+
+
+def test_the_basket_goes_round_an_absent_node() -> None:
+    """Node 2 is silent from the start; node 3 says so, and from then on node 1 sends to it."""
+    shared = share(5, 1, 3, 1, faults={2: "silent"})
+    assert (1, "silent", 2, 0) in shared.incidents(3)
+    assert (1, "reported absent by 3", 2, 0) in shared.incidents(0)
+    assert [p.to for p in shared.sent if p.sender == 1] == [(2,), (3,), (3,), (3,)]
+    for node in (0, 1, 3, 4):  # only the first batches of 0 and 1 fell with the first basket
+        others = set().union(*(shared.offered(i) for i in (0, 1, 3, 4) if i != node))
+        assert len(others - shared.received(node)) <= 2
+    assert (2, "own samples did not come back", 0, 1) in shared.incidents(0)
+
+
+@pytest.mark.parametrize("fault", ["too-much", "keeps-in"])
+def test_more_than_the_others_can_have_put_in_is_refused(fault) -> None:
+    shared = share(4, 1, 3, 2, faults={1: fault}, fault_round=2)
+    most = shared.table.most_from_others(4, 2, 2)
+    assert "too many samples" in whats(shared, 2)
+    for passing in shared.sent:
+        if passing.sender != 1:
+            assert len(passing.numbers) <= most + 2
+    assert all(p.to != (1,) for p in shared.sent if p.round > 2)  # it is out
+
+
+def test_garbage_is_dropped_and_the_owners_hear_of_it() -> None:
+    shared = share(4, 1, 2, 2, faults={1: "garbage"}, fault_round=1)
+    assert "no samples" in whats(shared, 2)
+    assert "own samples did not come back" in whats(shared, 0)
+    assert all(min(shared.received(i), default=0) >= 0 for i in range(4))
+
+
+def test_two_silent_in_a_row_and_a_silent_first_node() -> None:
+    shared = share(6, 1, 4, 1, faults={2: "silent", 3: "silent"})
+    last = set(shared.outcomes[0].offered.rows.tolist())
+    assert last & shared.received(4)
+    shared = share(6, 2, 3, 1, faults={0: "silent"})
+    assert {p.sender for p in shared.sent if p.round == shared.table.global_round} == {1, 3}
+
+
+def test_a_first_node_that_keeps_its_group_to_itself_is_noted() -> None:
+    shared = share(6, 2, 2, 1, faults={0: "silent"}, fault_round=4)
+    for node in (3, 4, 5):
+        assert (4, "group missing", 0, 0) in shared.incidents(node)
+
+
+def member(node: int) -> Member:
+    stream = rng.stream(0, "test")
+    table = Timetable(((0, 1, 2, 3), (4, 5)), 2, 1, lambda k: 0.1 * k)
+    never = lambda basket: np.zeros(len(basket), bool)  # noqa: E731
+    return Member(
+        Sharer(
+            id=node,
+            table=table,
+            samples=Basket(np.arange(4), 8),
+            dummies=lambda k: Basket(np.arange(k), 8),
+            is_sample=lambda basket: basket.rows < 100,
+            is_dummy=never,
+            stream=stream,
+        )
+    )
+
+
+def test_a_node_is_believed_about_its_own_predecessor_only() -> None:
+    me = member(3)
+    me._take_in(Arrival(2, 2, Absent(0), 0.0))
+    assert not me.absent
+    me._take_in(Arrival(1, 2, Absent(0), 0.0))
+    assert me.absent == {0}
+    me._take_in(Arrival(0, 2, Absent(3), 0.0))  # who is absent accuses nobody
+    assert me.absent == {0}
+
+
+@pytest.mark.parametrize(
+    ("sender", "round"), [(1, 1), (4, 1), (2, 0), (2, 99), (5, 4), (0, 4), (2, -1)]
+)
+def test_a_basket_from_the_wrong_node_or_round_is_not_taken(sender, round) -> None:
+    me = member(3)
+    me._take_in(Arrival(sender, round, Basket(np.arange(2), 8), 0.0))
+    assert not me.here
+    assert not me.groups
+    assert [i.what for i in me.outcome.incidents] == ["unexpected basket"]
+
+
+def test_rows_of_another_type_or_shape_are_no_samples() -> None:
+    me = member(3)
+    me._take_in(Arrival(2, 1, Basket(np.arange(2.0), 8), 0.0))
+    me._take_in(Arrival(2, 2, Basket(np.zeros((2, 3), np.int64), 8), 0.0))
+    assert [len(basket) for basket in me.here.values()] == [0, 0]
+    assert [(i.what, i.samples) for i in me.outcome.incidents] == [("no samples", 2)] * 2
+
+
+def test_a_group_cannot_flood_the_others() -> None:
+    me = member(3)
+    me._take_in(Arrival(4, 4, Basket(np.arange(5), 8), 0.0))  # 2 nodes, 2 batches of 1
+    assert len(me.groups[1]) == 0
+    assert me.outcome.incidents[0].what == "too many samples"
