@@ -111,6 +111,10 @@ def run_cases(
                         yield Outcome(case, *finished, new=True)
                 watch([case for f, group in futures.items() if f.running() for case in group])
         except KeyboardInterrupt:
+            # A terminal has told the workers too; whoever stopped this process alone has not.
+            for worker in multiprocessing.active_children():
+                if worker.pid is not None:
+                    os.kill(worker.pid, signal.SIGINT)
             pool.shutdown(wait=True, cancel_futures=True)
             raise
 

@@ -153,3 +153,31 @@ def test_a_damaged_checkpoint_is_named(basil, refused, tiny):
 def test_a_resumed_run_takes_no_new_wishes(refused, more):
     sentence = refused("run", "--resume", "here", *more)
     assert sentence == "--resume DIR goes on as it began: give no recipe, -s or --out with it"
+
+
+def test_a_comparison_told_to_stop_stops_its_processes_too(basil, tiny):
+    """SIGTERM to the command alone: no worker may go on behind its back."""
+    words = ["compare", "tiny.toml", "--schemes", "basil", "--attacks", "none", "gaussian"]
+    words += ["--jobs", "2", "--out", "both", "--no-report", *changes("scheme.rounds=2000")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "basil", *words, *changes(*KEEP_ALWAYS)],
+        cwd=tiny,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    cases = [tiny / "both" / name for name in ("basil-none-seed0", "basil-gaussian-seed0")]
+    try:
+        deadline = time.monotonic() + 60
+        while min(map(rounds_in, cases)) < 2 and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)  # returns once no worker holds the pipes
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert "stopped; the same command goes on from here" in err
+    assert all((case / "checkpoint.safetensors").exists() for case in cases)
+    assert not any((case / "summary.json").exists() for case in cases)

@@ -92,6 +92,7 @@ def _machine(args: argparse.Namespace) -> Machine:
 
 def compare(args: argparse.Namespace) -> int:
     """basil compare RECIPE --schemes … --attacks … --seeds …"""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops it as Ctrl-C does
     recipe = load(args.recipe, args.set)
     plan = recipe.compare
     out = Path(args.out) if args.out else Path("runs") / Path(args.recipe).stem
