@@ -172,7 +172,7 @@ def rows_of(plan: Plan) -> Rows:
         of = f"{plan.acds.of_training:.1%} of what training multicasts"
         rows += [
             ("", "", ""),
-            ("ACDS, groups", f"{plan.acds.groups}", "a formula; data sharing is not here yet"),
+            ("ACDS, groups", f"{plan.acds.groups}", "section sharing of a recipe"),
             ("  sent and received", f"{plan.acds.bits / 1e6:.1f} Mbit", f"Prop. 3, (8); {of}"),
             ("  time", _seconds(plan.acds.seconds), "(9)"),
         ]
