@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from basil.errors import UserError
+from basil.theory import TABLE_III, TABLE_III_UBAR_SCORED
 
 
 def add_calibrate(commands: Any) -> None:
@@ -71,7 +72,16 @@ def _table_3(found: dict[str, Any], scored: float) -> str:
         "Basil": (S * found["forward"], None, None, step),
         "UBAR": (scored * found["forward"], S * found["distance"], found["average"], step),
     }
-    paper = {"Basil": (0.019, None, None, 0.006), "UBAR": (0.012, 0.027, 0.002, 0.006)}
+    table, ten = TABLE_III, 10 * TABLE_III.forward
+    paper = {
+        "Basil": (ten, None, None, table.step),
+        "UBAR": (
+            TABLE_III_UBAR_SCORED * table.forward,
+            table.distance,
+            table.aggregate,
+            table.step,
+        ),
+    }
     head = ("seconds", "performance", "distance", "aggregate", "SGD step", "total")
     rows: list[tuple[str, ...]] = [head]
     for name in ours:

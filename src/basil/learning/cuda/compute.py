@@ -12,7 +12,6 @@ Matrix products run in TF32 and cuDNN tries out its algorithms, unless `determin
 float32 and fixed algorithms.  The same text runs on a CPU, uncaptured: so it is tested anywhere.
 """
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,14 +22,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from basil.learning.compute import Compute, Job, Tested
+from basil.learning.cuda.examiner import Examiner
 from basil.learning.cuda.kernels import Kernels
-from basil.learning.cuda.launch import Launch
+from basil.learning.cuda.late import LateSelection, PlacedLosses
+from basil.learning.cuda.launch import Fields, Launch, bits_of
 from basil.learning.cuda.places import Models, Places
+from basil.learning.cuda.track import Track
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
 
-EXAMINED = 2000  # test samples at a time
 TRACKS = 8  # trainings at a time
 
 
@@ -47,18 +48,6 @@ class Turn:
     candidates: int = 0
     pick: object = None
     sizes: tuple[int, ...] = ()
-
-
-class Fields:
-    """Cuts a command into its parts, in the order in which they were put together."""
-
-    def __init__(self, command: Tensor) -> None:
-        self._command = command
-        self._start = 0
-
-    def next(self, length: int) -> Tensor:
-        start, self._start = self._start, self._start + length
-        return self._command[start : self._start]
 
 
 class GraphCompute(Compute):
@@ -94,11 +83,11 @@ class GraphCompute(Compute):
         rows = models + 128
         self._models = Models(rows, self._kernels.padded, self.device)
         self._width = 0  # of a place for losses: the largest batch so far
-        self._losses = Places(self._loss_places, 1024)
-        self._picked = Places(partial(torch.zeros, dtype=torch.int64, device=self.device), 256)
+        self.losses = Places(self._loss_places, 1024)
+        self.picked = Places(partial(torch.zeros, dtype=torch.int64, device=self.device), 256)
         self._pending: list[PlacedLosses] = []  # of one model, not computed yet
         self._pending_model = self.initial
-        self._sums = torch.zeros(0, 2)  # of the models that are tested: losses, right answers
+        self._examiners: dict[tuple[Pool, int], Examiner] = {}
         self._launches: dict[object, Launch] = {}
         self._tracks: list[Track] = []
 
@@ -112,12 +101,12 @@ class GraphCompute(Compute):
         widest = max(map(len, batches))
         if widest > self._width:
             self._width = widest
-            self._losses.tensor = torch.nn.functional.pad(
-                self._losses.tensor, (0, widest - self._losses.tensor.shape[1])
+            self.losses.tensor = torch.nn.functional.pad(
+                self.losses.tensor, (0, widest - self.losses.tensor.shape[1])
             )
             self._forget_launches()
         self._pending_model = model
-        self._pending = [PlacedLosses(self, batch, self._place(self._losses)) for batch in batches]
+        self._pending = [PlacedLosses(self, batch, self.place(self.losses)) for batch in batches]
         return list(self._pending)
 
     def select(
@@ -142,12 +131,12 @@ class GraphCompute(Compute):
         self._models.begin()
         row, out = self._models.row(start), self._models.free()
         samples = [batch.indices for batch in batches]
-        self._launch(Turn(sizes=sizes), samples, [out, _bits(rate), row])
+        self._launch(Turn(sizes=sizes), samples, [out, bits_of(rate), row])
         return self._trained(out)
 
     def _select_and_train(
         self,
-        selection: "LateSelection",
+        selection: LateSelection,
         batches: Sequence[Batch],
         sizes: tuple[int, ...],
         rate: float,
@@ -159,7 +148,7 @@ class GraphCompute(Compute):
         models.begin()
         samples = [batch.indices for batch in batches]
         samples += [promise.batch.indices for promise in pending]
-        numbers = [0, _bits(rate)]
+        numbers = [0, bits_of(rate)]
         if pending:
             numbers += [models.row(self._pending_model), *(p.place for p in pending)]
         numbers += selection.numbers([models.row(model) for model in selection.models])
@@ -209,7 +198,7 @@ class GraphCompute(Compute):
         for promise in pending:
             promise.made = True
 
-    def make(self, selection: "LateSelection") -> None:
+    def make(self, selection: LateSelection) -> None:
         """Select without training."""
         if not selection.made:
             self.flush()
@@ -232,7 +221,7 @@ class GraphCompute(Compute):
         known = [0 if isinstance(s, LateSelection) else s.index for s in selections]
         if not late:
             return kept(known)
-        picked = self._read(self._picked.tensor)
+        picked = self._read(self.picked.tensor)
 
         def keep() -> list[int]:
             found = picked().tolist()
@@ -257,16 +246,11 @@ class GraphCompute(Compute):
         return wait
 
     def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> Promise[Tested]:
-        key = (pool, samples)
-        launch = self._launches.get(key)
-        if launch is None or len(self._sums) < len(models):
-            self._sums = torch.zeros(len(models), 2, dtype=torch.float64, device=self.device)
-            launch = Launch(partial(self._examine, pool, samples), 2, self.device)
-            self._launches[key] = launch
-        for place, model in enumerate(models):
-            self._models.begin()
-            launch([], [self._models.row(model), place])
-        sums = self._read(self._sums[: len(models)])
+        examiner = self._examiners.get((pool, samples))
+        if examiner is None or examiner.room < len(models):
+            examiner = Examiner(self._kernels, self._models, pool, samples, len(models))
+            self._examiners[pool, samples] = examiner
+        sums = self._read(examiner.examine(models))
 
         def keep() -> Tested:
             means = (sums() / samples).tolist()
@@ -299,7 +283,7 @@ class GraphCompute(Compute):
         if turn.scores:
             vector = self._models.matrix.index_select(0, fields.next(1))
             losses = self._kernels.losses(vector, scored).view(turn.scores, turn.batch)
-            table = self._losses.tensor[:, : turn.batch]
+            table = self.losses.tensor[:, : turn.batch]
             table.index_copy_(0, fields.next(turn.scores), losses)
         row = self._pick(turn, pick, fields) if turn.candidates else None
         if steps:
@@ -313,34 +297,24 @@ class GraphCompute(Compute):
         """The row of the selected model."""
         assert pick is not None
         places, rows = fields.next(turn.candidates), fields.next(turn.candidates + 1)
-        losses = self._losses.tensor[:, : turn.batch].index_select(0, places)
+        losses = self.losses.tensor[:, : turn.batch].index_select(0, places)
         index = decide(losses, pick).view(1)
-        self._picked.tensor.index_copy_(0, fields.next(1), index)
+        self.picked.tensor.index_copy_(0, fields.next(1), index)
         return rows.index_select(0, index)
-
-    def _examine(self, pool: Pool, samples: int, command: Tensor) -> None:
-        """Sum of the losses, and number of samples classified right, of one model."""
-        vector = self._models.matrix.index_select(0, command[:1])
-        total = torch.zeros(1, 2, dtype=torch.float64, device=self.device)
-        for start in range(0, samples, EXAMINED):
-            which = torch.arange(start, min(start + EXAMINED, samples), device=self.device)
-            losses, right = self._kernels.judge(vector, pool, which)
-            total += torch.stack([losses.sum(dtype=torch.float64), right.sum()])
-        self._sums.index_copy_(0, command[1:], total)
 
     # -- places --------------------------------------------------------------------------------
 
-    def _placed(self, promise: Losses) -> "PlacedLosses":
+    def _placed(self, promise: Losses) -> PlacedLosses:
         """A promise of this device; others (from a checkpoint) are copied into a place."""
         if isinstance(promise, PlacedLosses):
             return promise
         losses = promise.wait()
-        placed = PlacedLosses(self, Batch(np.arange(len(losses))), self._place(self._losses))
-        self._losses.tensor[placed.place, : len(losses)].copy_(losses)
+        placed = PlacedLosses(self, Batch(np.arange(len(losses))), self.place(self.losses))
+        self.losses.tensor[placed.place, : len(losses)].copy_(losses)
         placed.made = True
         return placed
 
-    def _place(self, places: Places) -> int:
+    def place(self, places: Places) -> int:
         place = places.take()
         if place is None:
             places.grow()
@@ -354,100 +328,6 @@ class GraphCompute(Compute):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # none of them may still be running
         self._launches.clear()
-
-
-class Track:
-    """A stream of its own on which models are trained."""
-
-    def __init__(self, kernels: Kernels, start: Tensor) -> None:
-        self.stream = torch.cuda.Stream(kernels.pool.device)
-        self._kernels = kernels
-        self._lane = kernels.lane(start)
-        self._launches: dict[tuple[int, ...], Launch] = {}
-
-    def train(self, start: Tensor, batches: Sequence[Batch], rate: float) -> Tensor:
-        sizes = tuple(len(batch) for batch in batches)
-        launch = self._launches.get(sizes)
-        if launch is None:
-            work = partial(self._steps, sizes)
-            launch = Launch(work, sum(sizes) + 1, self._kernels.pool.device)
-            self._launches[sizes] = launch
-        self._lane.model.copy_(start)
-        launch([batch.indices for batch in batches], [_bits(rate)])
-        return self._lane.model.clone()
-
-    def _steps(self, sizes: tuple[int, ...], command: Tensor) -> None:
-        fields = Fields(command)
-        steps = [fields.next(size) for size in sizes]
-        rate = fields.next(1).view(torch.float64)[0].float()
-        for indices in steps:
-            self._kernels.step(self._lane, indices, rate)
-
-
-class PlacedLosses(Losses):
-    """Losses in a place on the device, computed when something else is, or when asked for."""
-
-    __slots__ = ("_compute", "batch", "made", "place")
-
-    def __init__(self, compute: GraphCompute, batch: Batch, place: int) -> None:
-        self._compute = compute
-        self.batch = batch
-        self.place = place
-        self.made = False
-
-    def __len__(self) -> int:
-        return len(self.batch)
-
-    def wait(self) -> Tensor:
-        if not self.made:
-            self._compute.flush()
-        return self._compute._losses.tensor[self.place, : len(self.batch)].clone()
-
-    def __del__(self) -> None:
-        self._compute._losses.give_back(self.place)
-
-
-class LateSelection(Selection):
-    """A selection that is made together with the training, or when asked for."""
-
-    __slots__ = ("_compute", "losses", "made", "pick", "place")
-
-    def __init__(
-        self,
-        compute: GraphCompute,
-        models: Sequence[Tensor],
-        losses: list[PlacedLosses],
-        pick: Pick,
-    ) -> None:
-        self._compute = compute
-        self.models = models
-        self.losses = losses
-        self.pick = pick
-        self.place = compute._place(compute._picked)
-        self.made = False
-
-    @property
-    def index(self) -> int:
-        return self._compute.indices([self]).wait()[0]
-
-    def model(self) -> Tensor:
-        """Without a look at the index."""
-        self._compute.make(self)
-        index = self._compute._picked.tensor[self.place].view(1)
-        return torch.stack(list(self.models)).index_select(0, index).view(-1)
-
-    def numbers(self, rows: list[int]) -> list[int]:
-        """Its part of a command: places of the losses, rows of the models, place of the index."""
-        return [*(promise.place for promise in self.losses), *rows, self.place]
-
-    def __del__(self) -> None:
-        self._compute._picked.give_back(self.place)
-
-
-def _bits(rate: float) -> int:
-    """A float64 in the place of an int64."""
-    bits: int = struct.unpack("<q", struct.pack("<d", rate))[0]
-    return bits
 
 
 def _identity(pick: Pick) -> object:

@@ -5,6 +5,7 @@ The first times it is run as it stands, which also lets libraries choose their a
 is captured as a CUDA graph, and from then on one copy and one launch do all of it.
 """
 
+import struct
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,6 +15,24 @@ from torch import Tensor
 
 PLAIN_RUNS = 3
 AHEAD = 128  # how many commands the host may be ahead of the device
+
+
+class Fields:
+    """Cuts a command into its parts, in the order in which they were put together."""
+
+    def __init__(self, command: Tensor) -> None:
+        self._command = command
+        self._start = 0
+
+    def next(self, length: int) -> Tensor:
+        start, self._start = self._start, self._start + length
+        return self._command[start : self._start]
+
+
+def bits_of(rate: float) -> int:
+    """A float64 in the place of an int64."""
+    bits: int = struct.unpack("<q", struct.pack("<d", rate))[0]
+    return bits
 
 
 class Launch:
