@@ -154,6 +154,21 @@ def test_test_set(device: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_two_test_sets_by_turns(device: str) -> None:
+    """More models than before on one of them must not disturb what was captured for the other."""
+    plain, fast, batches = both("cnn", device)
+    models = [plain.train(plain.initial, [b], 0.5, lambda: 1) for b in batches]
+    samples = Samples(
+        np.ascontiguousarray(plain.pool.x[:90].cpu()), plain.pool.y[:90].cpu().numpy()
+    )
+    other = Pool(samples, (120.0,) * 3, (60.0,) * 3, device)
+    for many in (2, 2, 2, 7, 2, 7):
+        for pool, n in ((plain.pool, 200), (other, 90)):
+            some = models[:many] if pool is other else models[:2]
+            expected, found = (np.array(c.test(some, pool, n).wait()) for c in (plain, fast))
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_places_are_used_again_and_grow(device: str) -> None:
     plain, fast, batches = both("cnn", device)
     # More than there are places at first:

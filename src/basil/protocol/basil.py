@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from torch import Tensor
+
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection
 from basil.protocol.memory import INITIAL, Entry, Memory, pack, unpack
@@ -98,7 +100,7 @@ class RingMember:
                 break
             if isinstance(arrival.body, Rejoin):
                 yield from self._serve(arrival.sender)
-            else:
+            elif isinstance(arrival.body, Tensor):  # whatever else a liar may send is for nobody
                 self._take_in(arrival, step)  # line 16
 
         entries = self.memory.nearest_first()
@@ -121,7 +123,7 @@ class RingMember:
         come from a turn after mine waits until mine is over.
         """
         sender, model = arrival.sender, arrival.body
-        assert not isinstance(model, Rejoin)
+        assert isinstance(model, Tensor)
         step = self.ring.step(arrival.round, sender)
         if sender not in self.predecessors or step <= self.newest.get(sender, -1):
             return

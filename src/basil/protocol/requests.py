@@ -45,7 +45,7 @@ class Arrival:
 
     sender: int
     round: int
-    body: Any  # a Body
+    body: Body
     time: float
     losses: Losses | None = None
 
