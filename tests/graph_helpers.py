@@ -3,21 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from basil.attack import adversary, declares
-from basil.attack.view import View
 from basil.engine.process import Absence
 from basil.engine.simulate import Simulator
-from basil.learning.pool import Batch
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.topology import Graph, Ring
 from basil.topology.graph import uniform
 
-from ring_helpers import Quadratic, Turn, UnitCosts, Witness
+from ring_helpers import Quadratic, Turn, UnitCosts, Witness, plain_node, sender_of
 
 
 def complete_graph(nodes: int) -> Graph:
@@ -47,17 +40,12 @@ def simulate_graph(
     def start(
         node: int, now: float, state: dict[str, Any] | None, rejoin_round: int | None
     ) -> Protocol:
-        place = Node(
-            id=node,
+        place = plain_node(
+            node,
+            compute,
             ring=Ring(range(n)),
-            connectivity=1,
-            reach=1,
             rounds=rounds,
-            initial_model=compute.initial,
-            draw=lambda k: (Batch(np.array([node])),),
             rate=lambda k: rate,
-            key=lambda k: 0,
-            rule=None,  # type: ignore[arg-type]  # a ring's
             patience=patience,
             start=now,
             state=state,
@@ -68,13 +56,7 @@ def simulate_graph(
         )
         if node not in sends:
             return scheme(place)
-        value = sends[node]
-
-        @declares()
-        def constant(view: View) -> Tensor | None:
-            return None if value is None else torch.full_like(view.honest, value)
-
-        return adversary(place, scheme, constant, {}, lie_from, compute.layout, 0, {})
+        return sender_of(sends[node], place, scheme, lie_from, compute.layout)
 
     witness = Witness()
     flags = {node: node in sends for node in range(n)}

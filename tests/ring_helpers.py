@@ -1,7 +1,7 @@
 """A ring small enough to follow with a pencil; and runs that are stopped and compared."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from basil.engine.process import Absence
 from basil.engine.simulate import Simulator
 from basil.engine.timing import Timing
 from basil.learning.compute import Compute
+from basil.learning.layout import Layout
 from basil.learning.models import half_squared_error, linear
 from basil.learning.pool import Batch, Pool
 from basil.protocol.basil import basil, r_plain
@@ -72,6 +73,36 @@ class Witness:
         return True
 
 
+def plain_node(node: int, compute: Compute, **changes: Any) -> Node:
+    """A node that draws its own number in every round; what a test is about, it changes."""
+    usual: dict[str, Any] = {
+        "id": node,
+        "ring": Ring((0, 1, 2)),
+        "connectivity": 2,
+        "reach": 2,
+        "rounds": 1,
+        "initial_model": compute.initial,
+        "draw": lambda k: (Batch(np.array([node])),),
+        "rate": lambda k: 0.5,
+        "key": lambda k: 0,
+        "rule": lowest_loss,
+        "patience": 1.0,
+    }
+    return Node(**{**usual, **changes})
+
+
+def sender_of(
+    value: float | None, place: Node, scheme: Callable[[Node], Protocol], start: int, layout: Layout
+) -> Protocol:
+    """A liar whose models are this value throughout (None: it sends nothing)."""
+
+    @declares()
+    def constant(view: View) -> Tensor | None:
+        return None if value is None else torch.full_like(view.honest, value)
+
+    return adversary(place, scheme, constant, {}, start, layout, 0, {})
+
+
 def simulate_quadratic(
     problem: Quadratic,
     connectivity: int,
@@ -97,17 +128,14 @@ def simulate_quadratic(
     def start(
         node: int, now: float, state: dict[str, Any] | None, rejoin_round: int | None
     ) -> Protocol:
-        place = Node(
-            id=node,
+        place = plain_node(
+            node,
+            compute,
             ring=ring,
             connectivity=connectivity,
             reach=connectivity + dropouts,
             rounds=rounds,
-            initial_model=compute.initial,
-            draw=lambda k: (Batch(np.array([node])),),
             rate=lambda k: rate,
-            key=lambda k: 0,
-            rule=lowest_loss,
             patience=patience,
             score_on_arrival=on_arrival,
             start=now,
@@ -117,13 +145,7 @@ def simulate_quadratic(
         scheme = basil if defended else r_plain
         if node not in sends:
             return scheme(place)
-        value = sends[node]
-
-        @declares()
-        def constant(view: View) -> Tensor | None:
-            return None if value is None else torch.full_like(view.honest, value)
-
-        return adversary(place, scheme, constant, {}, lie_from, compute.layout, 0, {})
+        return sender_of(sends[node], place, scheme, lie_from, compute.layout)
 
     witness = Witness()
     flags = {node: node in sends for node in range(n)}

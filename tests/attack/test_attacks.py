@@ -20,7 +20,7 @@ from basil.protocol.basil import basil
 from basil.protocol.requests import Observe, Pretend, Score, Send, Train
 
 from attack_helpers import LAYOUT, D, view
-from ring_helpers import Quadratic, simulate_quadratic
+from ring_helpers import Quadratic, plain_node, simulate_quadratic
 
 
 @settings(max_examples=30, deadline=None)
@@ -173,26 +173,10 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
     asked: list[object] = []
 
     # A ring of one that never hears anybody: each Receive times out at once.
-    from basil.learning.pool import Batch
-    from basil.protocol.node import Node
     from basil.protocol.requests import Missing, Receive, Select
-    from basil.protocol.rules import lowest_loss
-    from basil.topology import Ring
 
     compute = problem.compute()
-    node = Node(
-        id=0,
-        ring=Ring((0, 1, 2)),
-        connectivity=2,
-        reach=2,
-        rounds=rounds,
-        initial_model=compute.initial,
-        draw=lambda k: (Batch(np.array([0])),),
-        rate=lambda k: 0.5,
-        key=lambda k: 0,
-        rule=lowest_loss,
-        patience=1.0,
-    )
+    node = plain_node(0, compute, rounds=rounds)
     options = ATTACKS.options(attack)
     protocol = adversary(node, basil, ATTACKS[attack], options, start, compute.layout, 0, {})
     answer: object = None

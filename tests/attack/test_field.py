@@ -19,11 +19,10 @@ from basil.learning.layout import layout_of
 from basil.learning.pool import Batch
 from basil.protocol.node import Node
 from basil.protocol.requests import Checkpoint, Protocol, Send, Train
-from basil.protocol.rules import lowest_loss
 from basil.topology import Ring
 
 from attack_helpers import LAYOUT, D, view
-from ring_helpers import Quadratic
+from ring_helpers import Quadratic, plain_node
 
 PAIR = layout_of(torch.nn.Linear(1, 1))  # a model of two numbers
 
@@ -229,19 +228,8 @@ def test_an_option_out_of_range_is_one_sentence(
 def byzantine(scheme: object, attack: object, options: dict[str, object]) -> Protocol:
     """Node 0 of four, which lies from the first round."""
     compute = Quadratic((1.0, 2.0, 3.0, 4.0), x0=0.0).compute()
-    node = Node(
-        id=0,
-        ring=Ring((0, 1, 2, 3)),
-        connectivity=2,
-        reach=2,
-        rounds=5,
-        initial_model=compute.initial,
-        draw=lambda k: (Batch(np.array([k])),),
-        rate=lambda k: 0.5,
-        key=lambda k: 0,
-        rule=lowest_loss,
-        patience=1.0,
-    )
+    ring, draw = Ring((0, 1, 2, 3)), lambda k: (Batch(np.array([k])),)
+    node = plain_node(0, compute, ring=ring, rounds=5, draw=draw)
     return adversary(node, scheme, attack, options, 1, compute.layout, 0, {})  # type: ignore[arg-type]
 
 

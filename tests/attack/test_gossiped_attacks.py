@@ -2,21 +2,18 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from basil.attack import ATTACKS, adversary
 from basil.engine.simulate import Simulator
 from basil.engine.timing import Timing
-from basil.learning.pool import Batch
 from basil.learning.promises import Selection
 from basil.protocol.node import Node
 from basil.protocol.requests import Arrival, Checkpoint, Protocol, Receive, Record, Send, Train
-from basil.protocol.rules import lowest_loss
 from basil.topology import Ring
 
-from ring_helpers import Quadratic, Witness
+from ring_helpers import Quadratic, Witness, plain_node
 
 NODES, ROUNDS = 5, 3
 
@@ -44,19 +41,7 @@ def simulate(liars: frozenset[int], attack: str = "dissensus") -> dict[int, list
     shared: dict[str, Any] = {}
 
     def start(node: int, now: float, state: Any, rejoin_round: int | None) -> Protocol:
-        place = Node(
-            id=node,
-            ring=Ring(range(NODES)),
-            connectivity=1,
-            reach=1,
-            rounds=ROUNDS,
-            initial_model=compute.initial,
-            draw=lambda k: (Batch(np.array([node])),),
-            rate=lambda k: 0.5,
-            key=lambda k: 0,
-            rule=lowest_loss,
-            patience=1.0,
-        )
+        place = plain_node(node, compute, ring=Ring(range(NODES)), rounds=ROUNDS)
         if node not in liars:
             return gossip(place)
         options = ATTACKS.options(attack)

@@ -12,20 +12,18 @@ from hypothesis import strategies as st
 
 from basil import rng
 from basil.errors import UserError
-from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
 from basil.learning.promises import decide as pick
 from basil.protocol.basil import basil
 from basil.protocol.basket import Basket
 from basil.protocol.memory import INITIAL, Entry, Memory
-from basil.protocol.node import Node
 from basil.protocol.requests import Absent, Arrival, Missing, Receive, Score, Select
-from basil.protocol.rules import RULES, Candidates, Choice, Deliberation, lowest_loss
+from basil.protocol.rules import RULES, Candidates, Choice, Deliberation
 from basil.protocol.schemes import SCHEMES
 from basil.table import Table
 from basil.topology import Ring, agree_on_order
 
-from ring_helpers import Quadratic, simulate_quadratic
+from ring_helpers import Quadratic, plain_node, simulate_quadratic
 
 finite = st.floats(-100, 100, width=32)
 
@@ -231,20 +229,7 @@ def test_streams_are_independent_of_each_other() -> None:
 def test_a_body_that_is_no_model_is_for_nobody() -> None:
     """A liar may send a node of the ring what belongs to another protocol."""
     compute = Quadratic((1.0, 2.0, 3.0), x0=0.0).compute()
-    node = Node(
-        id=2,
-        ring=Ring((0, 1, 2)),
-        connectivity=2,
-        reach=2,
-        rounds=1,
-        initial_model=compute.initial,
-        draw=lambda k: (Batch(np.array([2])),),
-        rate=lambda k: 0.5,
-        key=lambda k: 0,
-        rule=lowest_loss,
-        patience=1.0,
-    )
-    member = basil(node)
+    member = basil(plain_node(2, compute))
     assert isinstance(next(member), Receive)
     for body in (Absent(0), Basket(np.arange(3), 8)):
         assert isinstance(member.send(Arrival(1, 1, body, 0.5)), Receive)
