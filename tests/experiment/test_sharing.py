@@ -188,9 +188,9 @@ def test_poisoned_samples_are_shared_by_those_who_poison() -> None:
 
 def test_noise_is_not_trained_on_and_public_data_is() -> None:
     noise = Experiment(recipe()).cast
-    assert all(not np.isin(rows, noise.dummies).any() for rows in noise.received.values())
+    assert all(not np.isin(rows, noise.offers.dummies).any() for rows in noise.received.values())
     public = Experiment(recipe(sharing={"dummies": "held-out"})).cast
-    assert any(np.isin(rows, public.dummies).any() for rows in public.received.values())
+    assert any(np.isin(rows, public.offers.dummies).any() for rows in public.received.values())
     assert not any(np.isin(rows, public.public).any() for rows in public.local)
 
 

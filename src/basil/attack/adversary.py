@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from basil.attack.view import Attack, Lie, View
+from basil.attack.view import Attack, Bench, Lie, Numbers, View
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
@@ -30,6 +31,8 @@ from basil.protocol.requests import (
     Train,
 )
 
+NOTHING: Numbers = np.zeros(0, np.int64)
+
 
 def adversary(
     node: Node,
@@ -42,9 +45,13 @@ def adversary(
     shared: dict[str, Any],
     colluders: frozenset[int] = frozenset(),
     weights: Callable[[int], Mapping[int, float]] = lambda receiver: {},
+    received: Numbers = NOTHING,
+    private: Numbers = NOTHING,
 ) -> Protocol:
-    """Run the scheme for this node, and send what the attack makes of its models."""
-    effort = int(options[attack.effort]) if attack.effort else 1
+    """Run the scheme for this node, and send what the attack makes of its models.
+
+    `received` and `private`: its samples from others and those it kept, if data was shared.
+    """
     saved = node.state
     memory: dict[str, Any] = {} if saved is None else saved["attack"]
     inner = scheme(node if saved is None else replace(node, state=saved["honest"]))
@@ -60,11 +67,16 @@ def adversary(
         match request:
             case Train():
                 chosen = request.model
-                if k >= start and effort > 1:
-                    request = _harder(request, node, k, effort)
-                answer = tensor_of(request.model) if idle else (yield request)
-                if idle:
-                    yield Pretend(request)
+                stages = [(request.batches, request.rate)]
+                if k >= start and attack.work:
+                    bench = Bench(node, k, request, received, private, seed)
+                    stages = attack.work(bench, **options)
+                answer = request.model
+                for batches, rate in stages:
+                    request = replace(request, model=answer, batches=batches, rate=rate)
+                    answer = tensor_of(answer) if idle else (yield request)
+                    if idle:
+                        yield Pretend(request)
             case Select() if idle:  # a node that will lie anyway does not compare
                 answer = Selection([*request.models, request.own], 0)
             case Score() if idle:
@@ -112,12 +124,6 @@ def _sends(honest: Send, lie: Lie) -> Iterator[Send]:
             yield replace(honest, to=(receiver,), body=lie[receiver])
         if not named:
             yield replace(honest, to=())
-
-
-def _harder(request: Train, node: Node, k: int, effort: int) -> Train:
-    """The work of several turns in one, on batches of rounds that will never come."""
-    more = [node.draw(k + i * node.rounds) for i in range(1, effort)]
-    return replace(request, batches=request.batches + tuple(b for drawn in more for b in drawn))
 
 
 def _no_losses(batch: Batch) -> Losses:

@@ -148,6 +148,7 @@ class Experiment:
         if node not in cast.byzantine:
             return self._scheme(place)
         assert cast.attack is not None
+        loot = {} if self.shared is None else self.shared.loot(node, cast)
         return adversary(
             place,
             self._scheme,
@@ -159,6 +160,7 @@ class Experiment:
             self.colluders,
             cast.byzantine,
             cast.weights,
+            **loot,
         )
 
     def _scheme(self, place: Node) -> Protocol:

@@ -72,7 +72,16 @@ def _sharing_faults(recipe: Recipe) -> Iterator[Fault]:
         value = getattr(sharing, key)
         if not 0 <= value <= 1:
             yield "sharing", f"{key} = {value}: it is a share, from 0 to 1"
-    yield from _not_positive("sharing", sharing, "batches", "groups", "fault_round")
+    yield from _not_positive("sharing", sharing, "batches", "groups", "fault_round", "clip")
+    yield from _negative("sharing", sharing, "epsilon", "label_epsilon")
+    if not 0 < sharing.delta < 1:
+        yield "sharing", f"delta = {sharing.delta}: it must be between 0 and 1"
+    if sharing.label_epsilon > 0 and sharing.epsilon == 0:
+        yield (
+            "sharing",
+            f"label_epsilon = {sharing.label_epsilon}: noise on labels comes with noise on samples;"
+            " set epsilon too",
+        )
     if sharing.alpha > 0 and 2 * sharing.groups > N:
         yield (
             "sharing",

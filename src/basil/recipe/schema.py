@@ -66,6 +66,11 @@ class SharingPart:
     dummies: str = "noise"  # or "held-out": a share of the training set, set aside as public
     public: float = 0.01  # that share
     opening: bool = False  # a round of dummies first
+    compress: bool = False  # baskets on the wire, without loss
+    epsilon: float = 0.0  # of the Gaussian noise on each shared sample; 0: none
+    delta: float = 1e-5
+    clip: float = 1.0  # largest norm of a sample before noise, in standard deviations · √d
+    label_epsilon: float = 0.0  # of the noise on its label; 0: none
     fault: str = "none"  # what Byzantine nodes do to the baskets
     fault_round: int = 1  # from this round on
     options: Options = field(default_factory=dict)
