@@ -210,3 +210,11 @@ def test_what_a_recipe_can_name_is_listed(capsys: pytest.CaptureFixture[str]) ->
         assert main(["list", what]) == 0
         listed = capsys.readouterr().out
         assert all(name in listed for name in table)
+
+
+def test_runs_side_by_side_share_one_pool_unless_samples_are_changed() -> None:
+    """Dummies of noise are nothing to train on: a comparison needs no copy of the data for them."""
+    first = Experiment(recipe())
+    assert Experiment(recipe(), beside=first).compute.pool is first.compute.pool
+    noisy = Experiment(recipe(sharing={"epsilon": 10.0}), beside=first)
+    assert noisy.compute.pool is not first.compute.pool

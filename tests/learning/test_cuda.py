@@ -7,6 +7,7 @@ sums may differ.
 
 import copy
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -219,13 +220,14 @@ class Keep:
         return True
 
 
-@pytest.mark.parametrize("attack", ["none", "gaussian", "layer-sign-flip", "inverse", "garbage"])
-@pytest.mark.parametrize("scheme", ["basil", "r-plain"])
-def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str) -> None:
-    """A whole run in the simulator, on this path and on the plain one."""
+def on_both_paths(
+    device: str, attack: str, scheme: str, sharing: dict[str, Any] | None = None
+) -> tuple[list[list[int | None]], list[Tensor]]:
+    """Whose models were chosen in a whole run, and the last one: plain, and by the GPU's text."""
     recipe = parse(
         {
             "ring": {"nodes": 9, "byzantine": 2, "connectivity": 4},
+            "sharing": sharing or {},
             "scheme": {"name": scheme, "rounds": 4},
             "learning": {"batch": 16, "local_steps": 2},
             "attack": {"name": attack},
@@ -244,6 +246,33 @@ def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str)
         assert experiment.simulator(keep).run()
         chosen.append([record.chosen for _, record in keep.records])
         final.append(keep.records[-1][1].model)
+    return chosen, final
+
+
+@pytest.mark.parametrize("attack", ["none", "gaussian", "layer-sign-flip", "inverse", "garbage"])
+@pytest.mark.parametrize("scheme", ["basil", "r-plain"])
+def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str) -> None:
+    """A whole run in the simulator, on this path and on the plain one."""
+    chosen, final = on_both_paths(device, attack, scheme)
     assert chosen[0] == chosen[1]
     if scheme == "basil":  # R-plain goes on from whatever it is sent: huge numbers, or none
         torch.testing.assert_close(final[0], final[1], **CLOSE)
+
+
+@pytest.mark.parametrize("scheme", ["basil", "ubar"])
+@pytest.mark.parametrize("attack", ["gaussian", "label-flip", "overfit-shared"])
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        {"dummies": "noise"},
+        {"dummies": "held-out", "public": 0.1},  # samples that no node owns are trained on
+        {"epsilon": 1000.0, "label_epsilon": 3.0},  # and so are noisy copies
+    ],
+)
+def test_so_does_one_that_has_shared_data(
+    device: str, attack: str, scheme: str, sharing: dict[str, Any]
+) -> None:
+    part = {"alpha": 0.2, "batches": 2, "groups": 2, **sharing}
+    chosen, final = on_both_paths(device, attack, scheme, part)
+    assert chosen[0] == chosen[1]
+    torch.testing.assert_close(final[0], final[1], **CLOSE)

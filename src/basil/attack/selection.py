@@ -63,8 +63,9 @@ def _memorising(bench: Bench, *, effort: int, boost: float, unlearn: int, **_: A
 
 
 def _drawn(bench: Bench, numbers: Numbers, size: int, count: int) -> tuple[Batch, ...]:
-    size = min(size, len(numbers))
-    return tuple(Batch(bench.rng.choice(numbers, size, replace=False)) for _ in range(count))
+    """All of one size, which is what a turn's scores were computed with: on a GPU it is fixed."""
+    again = len(numbers) < size
+    return tuple(Batch(bench.rng.choice(numbers, size, replace=again)) for _ in range(count))
 
 
 @declares(trains=True, work=_memorising, needs_sharing=True)
