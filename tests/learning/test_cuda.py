@@ -80,6 +80,16 @@ def test_scores_and_steps(device: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+def test_several_models_on_one_batch(device: str, name: str) -> None:
+    plain, fast, batches = both(name, device)
+    models = [plain.initial * factor for factor in (1.0, 0.5, 0.9, 2.0, torch.nan, 0.1)]
+    for batch in batches:  # often enough to be captured on a GPU
+        expected = torch.stack([plain.score(model, [batch])[0].wait() for model in models])
+        torch.testing.assert_close(fast.score_all(models, batch).wait(), expected, **CLOSE)
+        models = [*models[1:], models[0]]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
 def test_scored_selected_and_trained_in_one(device: str, name: str) -> None:
     plain, fast, batches = both(name, device)
     stored = [plain.train(plain.initial, [batch], 0.3, lambda: 1) for batch in batches[:3]]

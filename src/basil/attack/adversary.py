@@ -26,6 +26,7 @@ from basil.protocol.requests import (
     Protocol,
     Receive,
     Score,
+    ScoreAll,
     Select,
     Send,
     Train,
@@ -82,6 +83,10 @@ def adversary(
             case Score() if idle:
                 yield Pretend(request)
                 answer = _no_losses(request.batch)
+            case ScoreAll() if idle:
+                yield Pretend(request)
+                shape = len(request.models), len(request.batch)
+                answer = Losses(request.models[0].new_zeros(shape))
             case Receive(score_on=Batch() as batch) if idle:
                 answer = yield Receive(request.until)
                 if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):

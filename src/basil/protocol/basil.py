@@ -105,7 +105,7 @@ class RingMember:
 
         entries = self.memory.nearest_first()
         losses = yield from self._scored(entries, k, batches[0])
-        candidates = Candidates(entries, losses, self.model, self.rule_state)
+        candidates = Candidates(entries, losses, self.model, batches[0], self.rule_state)
         choice = yield from self._rule(candidates)  # line 10: eq. (3)
         self.rule_state = choice.state
         key = partial(self.node.key, k)
