@@ -4,7 +4,7 @@ It wraps any protocol without knowing it.  So every scheme meets every attack, a
 is visited in its turn like the others (Algorithm 1, line 13).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from basil.attack.view import Attack, Lie, View
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
+from basil.protocol.calendar import STAGES, Calendar
 from basil.protocol.node import Node
 from basil.protocol.requests import (
     Arrival,
@@ -42,8 +43,19 @@ def adversary(
     shared: dict[str, Any],
     colluders: frozenset[int] = frozenset(),
     weights: Callable[[int], Mapping[int, float]] = lambda receiver: {},
+    calendar: Calendar | None = None,
+    stages: Collection[str] = STAGES,
 ) -> Protocol:
-    """Run the scheme for this node, and send what the attack makes of its models."""
+    """Run the scheme for this node, and send what the attack makes of its models.
+
+    `stages`: those in which it lies; in the others it sends what an honest node would.
+    """
+    calendar = calendar or Calendar()
+
+    def lies(at: tuple[int, str]) -> bool:
+        k, stage = at
+        return k >= start and stage in stages
+
     effort = int(options[attack.effort]) if attack.effort else 1
     saved = node.state
     memory: dict[str, Any] = {} if saved is None else saved["attack"]
@@ -56,7 +68,8 @@ def adversary(
             request = inner.send(answer)
         except StopIteration:
             return
-        idle = k >= start and not attack.trains
+        # Who lies in some stages only needs an honest model for the others.
+        idle = k >= start and not attack.trains and set(STAGES) <= set(stages)
         match request:
             case Train():
                 chosen = request.model
@@ -75,7 +88,7 @@ def adversary(
                 if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
                     yield Pretend(Score(answer.body, batch))
                     answer = replace(answer, losses=_no_losses(batch))
-            case Send(body=Tensor() as honest) if request.round >= start:
+            case Send(body=Tensor() as honest) if lies(calendar.stage(request.round)):
                 view = View(
                     node=node.id,
                     round=request.round,
@@ -95,7 +108,7 @@ def adversary(
             case Checkpoint():
                 k = request.round
                 state = partial(_state, k, chosen, memory.copy(), request.state)
-                answer = yield Checkpoint(k, state)
+                answer = yield replace(request, state=state)
             case _:
                 answer = yield request
 
