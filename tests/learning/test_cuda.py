@@ -22,6 +22,7 @@ from basil.learning.models import cifar_cnn, cross_entropy
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses
 from basil.protocol.requests import Record, Train
+from basil.protocol.schemes import GROUP_SCHEMES
 from basil.recipe import parse
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
@@ -220,12 +221,19 @@ class Keep:
 
 
 @pytest.mark.parametrize("attack", ["none", "gaussian", "layer-sign-flip", "inverse", "garbage"])
-@pytest.mark.parametrize("scheme", ["basil", "r-plain"])
+@pytest.mark.parametrize("scheme", ["basil", "r-plain", "basil+", "r-plain+"])
 def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str) -> None:
-    """A whole run in the simulator, on this path and on the plain one."""
+    """A whole run in the simulator, on this path and on the plain one.
+
+    On several rings their nodes act at the same moments: scores and selections of one ring are
+    asked for between those of another.
+    """
+    ring = {"nodes": 9, "byzantine": 2, "connectivity": 4}
+    if scheme in GROUP_SCHEMES:
+        ring = {"nodes": 12, "byzantine": 2, "connectivity": 3, "groups": 3}
     recipe = parse(
         {
-            "ring": {"nodes": 9, "byzantine": 2, "connectivity": 4},
+            "ring": ring,
             "scheme": {"name": scheme, "rounds": 4},
             "learning": {"batch": 16, "local_steps": 2},
             "attack": {"name": attack},
@@ -242,8 +250,12 @@ def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str)
             experiment.compute = Compute(module, cross_entropy, pool)
         keep = Keep()
         assert experiment.simulator(keep).run()
-        chosen.append([record.chosen for _, record in keep.records])
-        final.append(keep.records[-1][1].model)
+        made = [record for _, record in keep.records if record.selected is not None]
+        chosen.append([record.chosen for record in made])
+        final.append(torch.stack([record.model for _, record in keep.records[-9:]]))
     assert chosen[0] == chosen[1]
-    if scheme == "basil":  # R-plain goes on from whatever it is sent: huge numbers, or none
+    if scheme in (
+        "basil",
+        "basil+",
+    ):  # R-plain goes on from whatever it is sent: huge numbers, or none
         torch.testing.assert_close(final[0], final[1], **CLOSE)

@@ -331,9 +331,11 @@ class Simulator:
             self.round = record.round
             for absence in self.absences:
                 if absence.returns == record.round + 1:
-                    returning = self.processes[absence.node]
-                    state = returning.state and returning.state()
-                    self._begin(returning, state, absence.returns)
+                    self._return(self.processes[absence.node], absence.returns)
+
+    def _return(self, process: Process, k: int) -> None:
+        if process.away:  # not one that is so late that it has yet to leave
+            self._begin(process, process.state and process.state(), k)
 
     def _checkpoint(self, process: Process, checkpoint: Checkpoint) -> None:
         process.state = checkpoint.state
@@ -344,6 +346,11 @@ class Simulator:
             process.protocol, process.away = None, True
             process.inbox.clear()
             process.log.clear()
+            for absence in self.absences:
+                left = absence.node, absence.leaves, absence.stage
+                late = absence.returns is not None and self.round + 1 >= absence.returns
+                if late and left == (process.node, checkpoint.round, checkpoint.stage):
+                    self._return(process, absence.returns or 0)
 
     def _count(self, process: Process) -> None:
         self.done.add(process.done)

@@ -212,8 +212,9 @@ class GroupMember(RingMember):
         """A_Basil(L_g) on the batch of a round: one of what these sent, or one's own model."""
         batch = self.node.draw(lap)[0]
         number = self._number(k, stage)
-        # Silence costs one deadline, not one in every round; what comes in time counts though.
-        awaited = [i for i in senders if (stage, i) not in self.silent]
+        # Silence costs one deadline, not one in every round; what comes in time counts though.  If
+        # nobody spoke the last time, all are waited for: running ahead alone would help nobody.
+        awaited = [i for i in senders if (stage, i) not in self.silent] or senders
         self.scored_in = lap
         while any((number, i) not in self.heard for i in awaited):
             arrival = yield Receive(until, self._score_on(batch))
@@ -284,7 +285,7 @@ class GroupMember(RingMember):
 
     def _state_now(self) -> Callable[[], dict[str, Any]]:
         ring = super()._state_now()
-        between = {
+        mine = {
             "global_round": self.global_round,
             "stage": self.stage,
             "times": [self.now, self.turned_at],
@@ -294,8 +295,8 @@ class GroupMember(RingMember):
         heard = self.heard.copy()
         return lambda: {
             **ring(),
-            **between,
-            "heard": [[number, *pack([entry])] for (number, _), entry in heard.items()],
+            **mine,
+            "between": [[number, *pack([entry])] for (number, _), entry in heard.items()],
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -304,7 +305,7 @@ class GroupMember(RingMember):
         self.now, self.turned_at = state["times"]
         self.last_number = state["last_number"]
         self.silent = {(stage, node) for stage, node in state["silent"]}
-        entries = [(number, unpack([packed])[0]) for number, packed in state["heard"]]
+        entries = [(number, unpack([packed])[0]) for number, packed in state["between"]]
         self.heard = {(number, entry.sender): entry for number, entry in entries}
 
 
