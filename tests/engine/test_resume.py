@@ -21,6 +21,24 @@ CASES: dict[str, dict[str, Any]] = {
     "inverse needs the chosen model": {"attack": {"name": "inverse"}},
     "r-plain": {"scheme": {"name": "r-plain", "rounds": 6}},
     "scored at the turn": {"scheme": {"scoring": "turn", "rounds": 6}},
+    "rings in parallel": {
+        "ring": {"groups": 2, "group_rounds": 2},
+        "scheme": {"name": "basil+", "rounds": 6},
+        "attack": {"name": "inverse", "stages": ["aggregation"]},
+    },
+    "rings in parallel, dropout and return": {
+        "ring": {
+            "groups": 4,
+            "fanout": 2,
+            "events": [{"node": 2, "leaves": 2, "returns": 4, "stage": "aggregation"}],
+        },
+        "scheme": {"name": "basil+", "rounds": 6},
+        "attack": {"name": "silent"},
+    },
+    "rings in parallel, scored at the turn": {
+        "ring": {"groups": 2},
+        "scheme": {"name": "r-plain+", "rounds": 6, "scoring": "turn"},
+    },
     "dropout and return": {
         "ring": {"events": [{"node": 2, "leaves": 2, "returns": 4}, {"node": 5, "leaves": 3}]}
     },
@@ -59,10 +77,12 @@ def test_stopped_twice_and_resumed_equals_uninterrupted(
     assert not (stopped / CHECKPOINT).exists()
 
 
-def test_every_point_of_a_lap_is_a_good_one_to_stop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["basil", "basil+"])
+def test_every_point_of_a_lap_is_a_good_one_to_stop(tmp_path: Path, scheme: str) -> None:
     case = {
         "attack": {"name": "layer-sign-flip"},
-        "ring": {"events": [{"node": 1, "leaves": 2, "returns": 3}]},
+        "ring": {"events": [{"node": 1, "leaves": 2, "returns": 3}], "groups": 2},
+        "scheme": {"name": scheme, "rounds": 6},
     }
     Experiment(recipe(case)).run(tmp_path / "whole")
     for turns in range(6, 20):

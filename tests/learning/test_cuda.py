@@ -23,6 +23,7 @@ from basil.learning.models import cifar_cnn, cross_entropy
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses
 from basil.protocol.requests import Record, Train
+from basil.protocol.schemes import GROUP_SCHEMES
 from basil.recipe import parse
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
@@ -233,10 +234,13 @@ class Keep:
 def on_both_paths(
     device: str, attack: str, scheme: str, sharing: dict[str, Any] | None = None
 ) -> tuple[list[list[int | None]], list[Tensor]]:
-    """Whose models were chosen in a whole run, and the last one: plain, and by the GPU's text."""
+    """Whose models were chosen in a whole run, and the last ones: plain, and by the GPU's text."""
+    ring = {"nodes": 9, "byzantine": 2, "connectivity": 4}
+    if scheme in GROUP_SCHEMES:
+        ring = {"nodes": 12, "byzantine": 2, "connectivity": 3, "groups": 3}
     recipe = parse(
         {
-            "ring": {"nodes": 9, "byzantine": 2, "connectivity": 4},
+            "ring": ring,
             "sharing": sharing or {},
             "scheme": {"name": scheme, "rounds": 4},
             "learning": {"batch": 16, "local_steps": 2},
@@ -254,18 +258,23 @@ def on_both_paths(
             experiment.compute = Compute(module, cross_entropy, pool)
         keep = Keep()
         assert experiment.simulator(keep).run()
-        chosen.append([record.chosen for _, record in keep.records])
-        final.append(keep.records[-1][1].model)
+        made = [record for _, record in keep.records if record.selected is not None]
+        chosen.append([record.chosen for record in made])
+        final.append(torch.stack([record.model for _, record in keep.records[-9:]]))
     return chosen, final
 
 
 @pytest.mark.parametrize("attack", ["none", "gaussian", "layer-sign-flip", "inverse", "garbage"])
-@pytest.mark.parametrize("scheme", ["basil", "r-plain"])
+@pytest.mark.parametrize("scheme", ["basil", "r-plain", "basil+", "r-plain+"])
 def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str) -> None:
-    """A whole run in the simulator, on this path and on the plain one."""
+    """A whole run in the simulator, on this path and on the plain one.
+
+    On several rings their nodes act at the same moments: scores and selections of one ring are
+    asked for between those of another.
+    """
     chosen, final = on_both_paths(device, attack, scheme)
     assert chosen[0] == chosen[1]
-    if scheme == "basil":  # R-plain goes on from whatever it is sent: huge numbers, or none
+    if scheme in ("basil", "basil+"):  # R-plain goes on from whatever it is sent, however huge
         torch.testing.assert_close(final[0], final[1], **CLOSE)
 
 

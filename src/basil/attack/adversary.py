@@ -4,7 +4,7 @@ It wraps any protocol without knowing it.  So every scheme meets every attack, a
 is visited in its turn like the others (Algorithm 1, line 13).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from basil.attack.view import Attack, Bench, Lie, Numbers, View
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
+from basil.protocol.calendar import STAGES, Calendar
 from basil.protocol.node import Node
 from basil.protocol.requests import (
     Arrival,
@@ -48,11 +49,20 @@ def adversary(
     weights: Callable[[int], Mapping[int, float]] = lambda receiver: {},
     received: Numbers = NOTHING,
     private: Numbers = NOTHING,
+    calendar: Calendar | None = None,
+    stages: Collection[str] = STAGES,
 ) -> Protocol:
     """Run the scheme for this node, and send what the attack makes of its models.
 
     `received` and `private`: its samples from others and those it kept, if data was shared.
+    `stages`: those in which it lies; in the others it sends what an honest node would.
     """
+    calendar = calendar or Calendar()
+
+    def lies(at: tuple[int, str]) -> bool:
+        k, stage = at
+        return k >= start and stage in stages
+
     saved = node.state
     memory: dict[str, Any] = {} if saved is None else saved["attack"]
     inner = scheme(node if saved is None else replace(node, state=saved["honest"]))
@@ -64,16 +74,17 @@ def adversary(
             request = inner.send(answer)
         except StopIteration:
             return
-        idle = k >= start and not attack.trains
+        # Who lies in some stages only needs an honest model for the others.
+        idle = k >= start and not attack.trains and set(STAGES) <= set(stages)
         match request:
             case Train():
                 chosen = request.model
-                stages = [(request.batches, request.rate)]
+                passes = [(request.batches, request.rate)]
                 if k >= start and attack.work:
                     bench = Bench(node, k, request, received, private, seed)
-                    stages = attack.work(bench, **options)
+                    passes = attack.work(bench, **options)
                 answer = request.model
-                for batches, rate in stages:
+                for batches, rate in passes:
                     request = replace(request, model=answer, batches=batches, rate=rate)
                     answer = tensor_of(answer) if idle else (yield request)
                     if idle:
@@ -92,7 +103,7 @@ def adversary(
                 if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
                     yield Pretend(Score(answer.body, batch))
                     answer = replace(answer, losses=_no_losses(batch))
-            case Send(body=Tensor() as honest) if request.round >= start:
+            case Send(body=Tensor() as honest) if lies(calendar.stage(request.round)):
                 view = View(
                     node=node.id,
                     round=request.round,
@@ -112,7 +123,7 @@ def adversary(
             case Checkpoint():
                 k = request.round
                 state = partial(_state, k, chosen, memory.copy(), request.state)
-                answer = yield Checkpoint(k, state)
+                answer = yield replace(request, state=state)
             case _:
                 answer = yield request
 

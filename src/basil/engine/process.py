@@ -5,16 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from basil.protocol.calendar import RING
 from basil.protocol.requests import Arrival, Protocol, Receive
 
 
 @dataclass(frozen=True)
 class Absence:
-    """A node that is away: it misses the rounds leaves, …, returns − 1 (App. C)."""
+    """A node that is away: it misses the rounds leaves, …, returns − 1 (App. C).
+
+    It leaves before this stage of the first of them.
+    """
 
     node: int
     leaves: int
     returns: int | None
+    stage: str = RING
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from basil.engine.timing import Timing, size_of
 from basil.learning.compute import Compute
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses
+from basil.protocol.calendar import RING
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
@@ -94,7 +95,7 @@ class Simulator:
         self._scores: dict[int, list[ToScore]] = {}
         self._alarms: dict[int, list[Process]] = {}  # by the tick in which a deadline may pass
         self._tick = 0.0
-        self._departures = {(a.node, a.leaves) for a in absences}
+        self._departures = {(a.node, a.leaves, a.stage) for a in absences}
         self._in_flight: dict[int, tuple[Arrival, tuple[int, ...]]] = {}
         self._finished_a_round = False
         self._begun = False
@@ -114,7 +115,7 @@ class Simulator:
         if not self._begun:
             self._begun = True
             for process in self.processes.values():
-                process.away = (process.node, 1) in self._departures
+                process.away = (process.node, 1, RING) in self._departures
                 if not process.away:
                     self._begin(process, None, None)
         heap = self._heap
@@ -332,23 +333,30 @@ class Simulator:
     def _record(self, process: Process, record: Record) -> None:
         self._finished_a_round = True
         self.observer.record(process.node, record, self.now)
-        if record.round > self.round:
+        if record.last and record.round > self.round:
             self.round = record.round
             for absence in self.absences:
                 if absence.returns == record.round + 1:
-                    returning = self.processes[absence.node]
-                    state = returning.state and returning.state()
-                    self._begin(returning, state, absence.returns)
+                    self._return(self.processes[absence.node], absence.returns)
+
+    def _return(self, process: Process, k: int) -> None:
+        if process.away:  # not one that is so late that it has yet to leave
+            self._begin(process, process.state and process.state(), k)
 
     def _checkpoint(self, process: Process, checkpoint: Checkpoint) -> None:
         process.state = checkpoint.state
         process.since = self.now
         process.log = list(process.inbox)
         self._count(process)
-        if (process.node, checkpoint.round) in self._departures:
+        if (process.node, checkpoint.round, checkpoint.stage) in self._departures:
             process.protocol, process.away = None, True
             process.inbox.clear()
             process.log.clear()
+            for absence in self.absences:
+                left = absence.node, absence.leaves, absence.stage
+                late = absence.returns is not None and self.round + 1 >= absence.returns
+                if late and left == (process.node, checkpoint.round, checkpoint.stage):
+                    self._return(process, absence.returns or 0)
 
     def _count(self, process: Process) -> None:
         self.done.add(process.done)

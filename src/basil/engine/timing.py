@@ -40,6 +40,10 @@ class Timing:
         """The longest that an honest turn takes: receive, evaluate, train."""
         return self.link(4 * parameters) + evaluations * self.forward + steps * self.step
 
+    def hop(self, parameters: int, senders: int) -> float:
+        """The longest that an honest hop between groups takes: receive, evaluate, average."""
+        return senders * (self.link(4 * parameters) + self.forward) + self.average
+
     def exchange(self, parameters: int, neighbours: int, steps: int) -> float:
         """The longest that an honest round on a graph takes.
 

@@ -12,9 +12,19 @@ from basil.data import PARTITIONS, Dataset, Samples
 from basil.errors import UserError
 from basil.experiment.offers import Offers, make_offers
 from basil.experiment.options import options_of
-from basil.protocol.schemes import GRAPH_SCHEMES, POOLED_SCHEMES
+from basil.protocol.schemes import GRAPH_SCHEMES, GROUP_SCHEMES, POOLED_SCHEMES
 from basil.recipe import NO_ATTACK, Event, Recipe
-from basil.topology import GRAPHS, WEIGHTS, Graph, Population, Ring, agree_on_order, build_graph
+from basil.theory import disconnected
+from basil.topology import (
+    GRAPHS,
+    WEIGHTS,
+    Graph,
+    Grouping,
+    Population,
+    Ring,
+    agree_on_order,
+    build_graph,
+)
 
 
 class Cast:
@@ -25,6 +35,9 @@ class Cast:
         self.ring = Ring(agree_on_order(range(recipe.ring.nodes), recipe.seed))
         self.byzantine = _choose_byzantine(recipe, self.ring)
         self.benign = [node for node in self.ring.order if node not in self.byzantine]
+        self.grouping: Grouping | None = None
+        if recipe.scheme.name in GROUP_SCHEMES:
+            self.grouping = Grouping(self.ring.order, recipe.groups, recipe.ring.fanout)
         self.graph = self._connect()
         # Where one node holds all data, the others have no part.
         self.pooled = recipe.scheme.name in POOLED_SCHEMES
@@ -85,7 +98,10 @@ class Cast:
         options = options_of(recipe.data, PARTITIONS, "partition")
         stream = rng.stream(recipe.seed, "partition")
         labels = np.delete(data.train.y, self.public)
-        parts = deal(labels, recipe.ring.nodes, stream, **options)
+        parts = deal(labels, recipe.data.dealt_to or recipe.ring.nodes, stream, **options)
+        if recipe.data.dealt_to:  # more have data than take part
+            some = rng.stream(recipe.seed, "participants").permutation(len(parts))
+            parts = [parts[i] for i in np.sort(some[: recipe.ring.nodes])]
         if len(self.public):
             owned = np.delete(np.arange(len(data.train)), self.public)
             parts = [owned[part] for part in parts]
@@ -133,19 +149,37 @@ class Cast:
     @property
     def connectivity(self) -> int:
         """How many predecessors' models a node of the ring stores."""
-        return 1 if self._recipe.scheme.name == "r-plain" else self._recipe.connectivity
+        undefended = self._recipe.scheme.name in ("r-plain", "r-plain+")
+        return 1 if undefended else self._recipe.connectivity
+
+    def ring_of(self, node: int) -> Ring:
+        return self.grouping.ring_of(node) if self.grouping else self.ring
 
     def weights(self, node: int) -> dict[int, float]:
         """Whose models a node takes in, and how much each counts: on a ring, all alike."""
         if self.graph:
             return dict(WEIGHTS[self._recipe.graph.weights](self.graph, node))
         reach = self._recipe.reach - self._recipe.connectivity + self.connectivity
-        return dict.fromkeys(self.ring.behind(node, reach), 1 / reach)
+        return dict.fromkeys(self.ring_of(node).behind(node, reach), 1 / reach)
 
     def receivers(self, node: int) -> tuple[int, ...]:
         if self.graph:
             return self.graph.neighbours[node]
-        return self.ring.ahead(node, self._recipe.reach)
+        return self.ring_of(node).ahead(node, self._recipe.reach)
+
+    def _group_failures(self, grouping: Grouping) -> dict[str, list[int]]:
+        """In which groups the event of Prop. 5 has happened: S Byzantine nodes in a row.
+
+        In the worst of them these are the last S: nobody honest passes the average on.
+        """
+        S, liars = self.connectivity, self.byzantine
+        failed = [
+            g
+            for g, ring in enumerate(grouping.rings)
+            if disconnected([node in liars for node in ring.order], S)
+        ]
+        cut = [g for g in failed if liars.issuperset(grouping.last(g, S))]
+        return {"failed_groups": failed, "cut_groups": cut}
 
     def facts(self) -> dict[str, Any]:
         """For the record."""
@@ -153,6 +187,9 @@ class Cast:
             "order": list(self.ring.order),
             "byzantine": sorted(self.byzantine),
         }
+        if self.grouping is not None:
+            found["groups"] = [list(ring.order) for ring in self.grouping.rings]
+            found.update(self._group_failures(self.grouping))
         if self.graph is not None:
             degrees = self.graph.degrees
             found["graph"] = {

@@ -30,6 +30,7 @@ from basil.learning.cuda import compute_for
 from basil.learning.models import cross_entropy, half_squared_error
 from basil.learning.pool import Batch, Pool
 from basil.learning.schedule import SCHEDULES
+from basil.protocol.calendar import Calendar
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.protocol.rules import RULES, Rule
@@ -118,7 +119,7 @@ class Experiment:
     def turns(self) -> int:
         """Of benign nodes, in the whole run."""
         members = len(self.cast.members) - len(self.cast.byzantine.intersection(self.cast.members))
-        return members * self.recipe.scheme.rounds
+        return members * self.recipe.scheme.rounds * self.recipe.laps
 
     def steps_in_a_turn(self) -> int:
         """SGD steps in a turn of the node with the most data."""
@@ -130,7 +131,7 @@ class Experiment:
     def _draw(self, node: int, k: int) -> tuple[Batch, ...]:
         learning, cast = self.recipe.learning, self.cast
         return draw_batches(
-            cast.samples(node, k),
+            cast.samples(node, self.calendar.global_round(k)),
             rng.stream(self.recipe.seed, "node", node, "round", k, "batch"),
             learning.batch,
             learning.local_steps * (len(cast.benign) if cast.pooled else 1),
@@ -160,8 +161,14 @@ class Experiment:
             self.colluders,
             cast.byzantine,
             cast.weights,
+            calendar=self.calendar,
+            stages=self.recipe.attack.stages,
             **loot,
         )
+
+    @cached_property
+    def calendar(self) -> Calendar:
+        return Calendar(self.recipe.laps, joined=self.recipe.groups > 1)
 
     def _scheme(self, place: Node) -> Protocol:
         scheme = self.recipe.scheme
@@ -188,6 +195,9 @@ class Experiment:
             key=lambda k: rng.key(seed, "node", node, "round", k, "training"),
             rule=self.rule,
             patience=self.patience,
+            grouping=self.cast.grouping,
+            laps=recipe.laps,
+            hop_patience=self.hop_patience,
             score_on_arrival=recipe.scheme.scoring == "arrival",
             start=now,
             state=state,
@@ -206,6 +216,13 @@ class Experiment:
         else:
             turn = self.timing.turn(size, self.recipe.connectivity, steps)
         return self.recipe.time.patience * turn
+
+    @cached_property
+    def hop_patience(self) -> float:
+        """Seconds that a node waits for a hop from group to group."""
+        return self.recipe.time.patience * self.timing.hop(
+            self.compute.layout.size, self.recipe.reach
+        )
 
     def _rehearse(self) -> None:
         """A wrong option of a scheme or an attack is said before the run, not in the middle."""
@@ -250,7 +267,7 @@ class Experiment:
             self.compute,
             self.timing,
             observer,
-            tuple(Absence(e.node, e.leaves, e.returns) for e in self.cast.events),
+            tuple(Absence(e.node, e.leaves, e.returns, e.stage) for e in self.cast.events),
         )
         if self.shared is not None:
             simulator.now = self.shared.seconds
@@ -317,7 +334,7 @@ class Experiment:
         recipe, cast = self.recipe, self.cast
         return Recorder(
             folder,
-            ring=cast.ring,
+            ring_of=cast.ring_of,
             nodes=[node for node in cast.ring.order if node in cast.members],
             byzantine=cast.byzantine,
             rounds=recipe.scheme.rounds,

@@ -99,7 +99,8 @@ def label_type(labels: Array) -> np.dtype[Any]:
 
 def batch_size(recipe: Recipe, samples: int) -> int:
     """M = αD/H, with the D of a fair share: one number for all, so that no size tells an owner."""
-    alpha, H, N = recipe.sharing.alpha, recipe.sharing.batches, recipe.ring.nodes
+    alpha, H = recipe.sharing.alpha, recipe.sharing.batches
+    N = recipe.data.dealt_to or recipe.ring.nodes
     size = int(alpha * (samples // N) / H + 1e-9)
     if size < 1:
         raise UserError(

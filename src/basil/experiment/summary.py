@@ -1,14 +1,18 @@
 """The outcome of a run, as it stands in summary.json."""
 
+from collections import Counter
 from typing import Any
 
 from basil.data import Dataset
 from basil.engine.simulate import Simulator
 from basil.experiment.cast import Cast
-from basil.protocol.schemes import RING_SCHEMES
+from basil.protocol.calendar import AGGREGATION, MULTICAST
+from basil.protocol.schemes import GROUP_SCHEMES, RING_SCHEMES
 from basil.recipe import Recipe
 from basil.record import run_folder
 from basil.record.recorder import Recorder
+
+RINGS = {**RING_SCHEMES, **GROUP_SCHEMES}
 
 
 def summarise(
@@ -30,7 +34,8 @@ def summarise(
         "classes": data.classes,
         "nodes": recipe.ring.nodes,
         "byzantine": len(cast.byzantine),
-        "connectivity": cast.connectivity if recipe.scheme.name in RING_SCHEMES else None,
+        "connectivity": cast.connectivity if recipe.scheme.name in RINGS else None,
+        "groups": recipe.groups,
         "graph": recipe.graph.name if cast.graph else None,
         "rounds": recipe.scheme.rounds,
         "local_steps": local_steps,
@@ -41,6 +46,7 @@ def summarise(
         "selection": {
             what: counts[what] / choices if choices else None for what in ("byzantine", "nearest")
         },
+        "selection_between_groups": _between_groups(counts),
         "messages": {"count": simulator.done.messages, "bytes": simulator.done.bytes},
         "work": {
             "evaluations": simulator.done.evaluations,
@@ -53,4 +59,14 @@ def summarise(
     }
     if "attack_success" in last:
         summary["attack_success"] = last["attack_success"]
+    if recipe.groups == 1:
+        del summary["selection_between_groups"]
     return summary
+
+
+def _between_groups(counts: Counter[str]) -> dict[str, float | None]:
+    """Shares of the choices in which a liar's model was taken, in the stages after the rings."""
+    return {
+        stage: counts[f"{stage} byzantine"] / made if (made := counts[f"{stage} choices"]) else None
+        for stage in (AGGREGATION, MULTICAST)
+    }

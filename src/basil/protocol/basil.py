@@ -9,6 +9,7 @@ from torch import Tensor
 
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection
+from basil.protocol.calendar import Calendar
 from basil.protocol.memory import INITIAL, Entry, Memory, pack, unpack
 from basil.protocol.node import Node
 from basil.protocol.requests import (
@@ -56,11 +57,16 @@ def _trust_the_nearest(candidates: Candidates) -> Deliberation:
 
 
 class RingMember:
-    """One node's part in a ring.  Its attributes are all that it remembers."""
+    """One node's part in a ring.  Its attributes are all that it remembers.
 
-    def __init__(self, node: Node, scores: bool = True) -> None:
+    Rounds are those of this ring.  Where it is one ring of several, `calendar` says how they are
+    numbered between nodes, and `GroupMember` has the rest.
+    """
+
+    def __init__(self, node: Node, scores: bool = True, calendar: Calendar | None = None) -> None:
         self.node = node
         self.ring = node.ring
+        self.calendar = calendar or Calendar()
         self.scores = scores
         self._rule: Rule = node.rule if scores else _trust_the_nearest
         self.predecessors = frozenset(self.ring.behind(node.id, node.reach))
@@ -68,6 +74,7 @@ class RingMember:
         self.memory = Memory(node.connectivity)
         self.memory.insert(Entry(INITIAL, -1, node.initial_model))  # line 4
         self.model = node.initial_model  # this node's own last model
+        self.passed_on = node.initial_model  # what it sent in its last turn
         self.round = 1  # the round that comes next
         self.turned = 0  # the round of its last turn
         self.newest: dict[int, int] = {}  # sender -> latest turn of which a model was taken
@@ -78,12 +85,15 @@ class RingMember:
         self.watch = Watch(node.patience, first_step - 1, node.start)
 
     def run(self) -> Protocol:
+        yield from self._begin()
+        while self.round <= self.node.rounds:
+            yield from self._take_turn(self.round)
+
+    def _begin(self) -> Protocol:
         if self.node.state is not None:
             self._restore(self.node.state)
         if self.node.rejoin_round is not None:
             yield from self._rejoin(self.node.rejoin_round)
-        while self.round <= self.node.rounds:
-            yield from self._take_turn(self.round)
 
     def _take_turn(self, k: int) -> Protocol:
         """Lines 9–16 for this node in round k."""
@@ -92,29 +102,54 @@ class RingMember:
         if self.early:
             for waiting in list(self.early.values()):
                 self._take_in(waiting, step)
-        score_on = batches[0] if self.scores and self.node.score_on_arrival else None
         watch = self.watch
         while watch.step < step - 1:
-            arrival = yield Receive(watch.deadline(step), score_on)
+            arrival = yield Receive(watch.deadline(step), self._score_on(batches[0]))
             if isinstance(arrival, Missing):
                 break
-            if isinstance(arrival.body, Rejoin):
-                yield from self._serve(arrival.sender)
-            elif isinstance(arrival.body, Tensor):  # whatever else a liar may send is for nobody
-                self._take_in(arrival, step)  # line 16
+            yield from self._hear(arrival, step)  # line 16
 
-        entries = self.memory.nearest_first()
-        losses = yield from self._scored(entries, k, batches[0])
-        candidates = Candidates(entries, losses, self.model, batches[0], self.rule_state)
-        choice = yield from self._rule(candidates)  # line 10: eq. (3)
+        stored, state = self.memory, self.rule_state
+        candidates, choice = yield from self._choose(stored, k, batches[0], self.model, state)
         self.rule_state = choice.state
-        key = partial(self.node.key, k)
-        self.model = yield Train(choice.model, batches, self.node.rate(k), key)
-        yield Record(k, self.model, candidates.senders, choice.selected)
-        now = yield Send(self.successors, k, self.model)  # line 14
+        rate, key = self.node.rate(self.calendar.global_round(k)), partial(self.node.key, k)
+        self.model = self.passed_on = yield Train(choice.model, batches, rate, key)  # line 11
+        yield self._record(k, candidates.senders, choice.selected)
+        now = yield Send(self._receivers(k), self.calendar.number(k), self.model)  # line 14
         watch.hear(step, now)
+        self._end_turn(k, now)
+        yield self._checkpoint()
+
+    def _record(self, k: int, senders: tuple[int | None, ...], selected: Selection) -> Record:
+        return Record(k, self.model, senders, selected)
+
+    def _receivers(self, k: int) -> tuple[int, ...]:
+        return self.successors
+
+    def _end_turn(self, k: int, now: float) -> None:
         self.round, self.turned = k + 1, k
-        yield Checkpoint(self.round, self._state_now())
+
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(self.round, self._state_now())
+
+    def _score_on(self, batch: Batch) -> Batch | None:
+        """What models are to be scored on as they arrive."""
+        return batch if self.scores and self.node.score_on_arrival else None
+
+    def _choose(
+        self, memory: Memory, k: int, batch: Batch, own: Tensor, state: dict[str, Any]
+    ) -> Generator[Request, Any, tuple[Candidates, Choice]]:
+        """Line 10, eq. (3): one of the stored models, by the node's rule."""
+        entries = memory.nearest_first()
+        losses = yield from self._scored(memory, entries, k, batch)
+        candidates = Candidates(entries, losses, own, batch, state)
+        return candidates, (yield from self._rule(candidates))
+
+    def _hear(self, arrival: Arrival, my_step: int) -> Protocol:
+        if isinstance(arrival.body, Rejoin):
+            yield from self._serve(arrival.sender)
+        elif isinstance(arrival.body, Tensor):  # whatever else a liar may send is for nobody
+            self._take_in(arrival, my_step)
 
     def _take_in(self, arrival: Arrival, my_step: int) -> None:
         """Store a model, unless it is one that an honest node must refuse.
@@ -124,8 +159,11 @@ class RingMember:
         """
         sender, model = arrival.sender, arrival.body
         assert isinstance(model, Tensor)
-        step = self.ring.step(arrival.round, sender)
-        if sender not in self.predecessors or step <= self.newest.get(sender, -1):
+        ring_round = self.calendar.ring_round(arrival.round)
+        if sender not in self.predecessors or ring_round is None:
+            return
+        step = self.ring.step(ring_round, sender)
+        if step <= self.newest.get(sender, -1):
             return
         if step >= my_step:  # by then its losses will be those of another batch
             self.early[sender] = Arrival(sender, arrival.round, model, arrival.time)
@@ -137,7 +175,7 @@ class RingMember:
         self.watch.hear(step, arrival.time)
 
     def _scored(
-        self, entries: list[Entry], k: int, batch: Batch
+        self, memory: Memory, entries: list[Entry], k: int, batch: Batch
     ) -> Generator[Request, Any, list[Losses]]:
         """The losses of what is stored on this round's batch."""
         losses: list[Losses] = []
@@ -146,7 +184,7 @@ class RingMember:
             if promise is None or entry.scored_in != k:
                 # x⁰, a model that waited for the turn, or one whose sender has fallen silent since.
                 promise = yield Score(entry.model, batch)
-                self.memory.replace(Entry(entry.sender, entry.step, entry.model, promise, k))
+                memory.replace(Entry(entry.sender, entry.step, entry.model, promise, k))
             losses.append(promise)
         return losses
 
@@ -156,17 +194,17 @@ class RingMember:
             return
         self.served[returned] = self.round
         if self.turned:
-            yield Send((returned,), self.turned, self.model)
-            yield Checkpoint(self.round, self._state_now())
+            yield Send((returned,), self.calendar.number(self.turned), self.passed_on)
+            yield self._checkpoint()
 
     def _rejoin(self, first_round: int) -> Generator[Request, Any, None]:
         """Appendix C: announce one's return; the answers arrive like any other model."""
         self.round = first_round
         others = tuple(i for i in self.ring.order if i != self.node.id)
-        now = yield Send(others, first_round, Rejoin())
+        now = yield Send(others, self.calendar.number(first_round), Rejoin())
         lap_before = self.ring.step(first_round - 1, self.ring.order[0])
         self.watch = Watch(self.node.patience, lap_before, now)
-        yield Checkpoint(self.round, self._state_now())
+        yield self._checkpoint()
 
     def _state_now(self) -> Callable[[], dict[str, Any]]:
         """The state of this moment, made when it is asked for: copies now, packing later."""
@@ -174,6 +212,7 @@ class RingMember:
             "round": self.round,
             "turned": self.turned,
             "model": self.model,
+            "passed_on": self.passed_on,
             "rule": self.rule_state,
             "heard": [self.watch.step, self.watch.time],
         }
@@ -189,7 +228,7 @@ class RingMember:
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.round, self.turned = state["round"], state["turned"]
-        self.model = state["model"]
+        self.model, self.passed_on = state["model"], state["passed_on"]
         self.memory = Memory(self.node.connectivity)
         for entry in unpack(state["memory"]):
             self.memory.insert(entry)

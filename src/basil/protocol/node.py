@@ -8,7 +8,7 @@ from torch import Tensor
 
 from basil.learning.pool import Batch
 from basil.protocol.rules import Rule
-from basil.topology import Ring
+from basil.topology import Grouping, Ring
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +19,9 @@ class Node:
     ring: Ring
     connectivity: int  # S: how many models are stored
     reach: int  # to how many successors a model is sent: S + d (Appendix C)
-    rounds: int  # K
+    rounds: int  # K; of several rings, global rounds
     initial_model: Tensor  # x⁰
+    # Of several rings, these are by the round of a ring, and the rate by the global round:
     draw: Callable[[int], tuple[Batch, ...]]  # the batches of round k, private to the node
     rate: Callable[[int], float]  # learning rate of round k
     key: Callable[[int], int]  # seed of what is random inside the network in round k
@@ -30,6 +31,10 @@ class Node:
     start: float = 0.0  # the time at which this node starts (again)
     state: dict[str, Any] | None = None  # its last checkpoint, if it starts again
     rejoin_round: int | None = None  # it was away: the first round in which it takes part again
+    # On several rings:
+    grouping: Grouping | None = None
+    laps: int = 1  # τ: rounds of each ring in a global round
+    hop_patience: float = 0.0  # seconds that a hop from group to group may take
     # On a graph:
     neighbours: tuple[int, ...] = ()
     weights: Mapping[int, float] = field(default_factory=dict)  # W_ij; the rest is W_ii

@@ -18,6 +18,7 @@ from torch import Tensor
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Pick, Selection
 from basil.protocol.basket import Basket
+from basil.protocol.calendar import RING
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +143,20 @@ class Combine:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """A node has finished a round.
+    """A node has made a choice, and (`last`) has finished a round with it.
 
     It went on from the model of senders[selected.index]; None is its own, or x⁰.  On a GPU that may
     not be known yet: whoever asks for `chosen` waits for it.  A scheme that averages goes on from
-    no one's model: it leaves both out.
+    no one's model: it leaves both out.  Where a round has several stages, there is a record for
+    each choice, and one that ends the round.
     """
 
     round: int
     model: Tensor
     senders: tuple[int | None, ...] = ()
     selected: Selection | None = None
+    stage: str = RING
+    last: bool = True
 
     @property
     def chosen(self) -> int | None:
@@ -161,7 +165,7 @@ class Record:
 
 @dataclass(slots=True, eq=False)
 class Checkpoint:
-    """All that this node needs to go on from here; `round` is the round that comes next.
+    """All that this node needs to go on from here; `round` and `stage` are what comes next.
 
     A state is made of dicts, lists, numbers, strings, None and tensors.  A protocol asks for a
     checkpoint right after each `Send`, at the same moment: so a node that starts again from its
@@ -171,6 +175,7 @@ class Checkpoint:
 
     round: int
     state: Callable[[], dict[str, Any]]
+    stage: str = RING
 
 
 @dataclass(slots=True, eq=False)

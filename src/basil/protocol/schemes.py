@@ -5,6 +5,7 @@ from collections.abc import Callable
 from basil.protocol.alone import centralised, local
 from basil.protocol.balance import balance
 from basil.protocol.basil import basil, r_plain
+from basil.protocol.basil_plus import basil_plus, r_plain_plus
 from basil.protocol.bridge import bridge, bridge_median
 from basil.protocol.clipped_gossip import clipped_gossip
 from basil.protocol.g_plain import g_plain
@@ -16,6 +17,7 @@ from basil.table import Table
 Schemes = dict[str, Callable[..., Protocol]]
 
 RING_SCHEMES: Schemes = {"basil": basil, "r-plain": r_plain}
+GROUP_SCHEMES: Schemes = {"basil+": basil_plus, "r-plain+": r_plain_plus}  # several rings
 GRAPH_SCHEMES: Schemes = {
     "g-plain": g_plain,
     "ubar": ubar,
@@ -29,5 +31,6 @@ LOCAL_SCHEMES: Schemes = {"local": local}  # nobody is connected
 POOLED_SCHEMES: Schemes = {"centralised": centralised}  # one node holds all benign data
 
 SCHEMES: Table[Callable[..., Protocol]] = Table(
-    "scheme", {**RING_SCHEMES, **GRAPH_SCHEMES, **LOCAL_SCHEMES, **POOLED_SCHEMES}
+    "scheme",
+    {**RING_SCHEMES, **GROUP_SCHEMES, **GRAPH_SCHEMES, **LOCAL_SCHEMES, **POOLED_SCHEMES},
 )

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from basil.errors import UserError
+from basil.protocol.calendar import RING, STAGES
+from basil.protocol.schemes import GROUP_SCHEMES
 from basil.recipe.schema import MEASURED, Event, Recipe, away_in
 
 Fault = tuple[str, str]  # section, sentence
@@ -18,7 +20,15 @@ def check(recipe: Recipe, source: str) -> None:
 
 def _faults(recipe: Recipe) -> Iterator[Fault]:
     scheme, time = recipe.scheme, recipe.time
+    yield from _group_faults(recipe)
     yield from _ring_faults(recipe)
+    dealt_to = recipe.data.dealt_to
+    if dealt_to and dealt_to < recipe.ring.nodes:
+        yield (
+            "data",
+            f"dealt_to = {dealt_to}: {recipe.ring.nodes} nodes take part, so that many or more;"
+            " or 0 for these alone",
+        )
     yield from _sharing_faults(recipe)
     yield from _not_positive("scheme", scheme, "rounds")
     if scheme.scoring not in ("arrival", "turn"):
@@ -36,6 +46,32 @@ def _faults(recipe: Recipe) -> Iterator[Fault]:
     yield from _negative("record", recipe.record, "test_samples", "checkpoint")
 
 
+def _group_faults(recipe: Recipe) -> Iterator[Fault]:
+    ring, N = recipe.ring, recipe.ring.nodes
+    yield from _not_positive("ring", ring, "groups", "group_rounds")
+    if ring.fanout < 0 or ring.fanout == 1:
+        yield "ring", f"fanout = {ring.fanout}: it must be 2 or more, or 0 for one ring of groups"
+    if recipe.groups > 1 and recipe.ring_size < 2:
+        yield (
+            "ring",
+            f"groups = {ring.groups}: {N} nodes make at most {N // 2} rings of two or more",
+        )
+    grouped = recipe.scheme.name in GROUP_SCHEMES
+    for event in ring.events:
+        if event.stage not in STAGES:
+            yield "ring", f"events.stage = {event.stage!r}: it must be one of {', '.join(STAGES)}"
+        if event.stage != RING and not grouped:
+            yield "ring", f"events.stage = {event.stage!r}: {recipe.scheme.name} has no such stage"
+    for stage in recipe.attack.stages:
+        if stage not in STAGES:
+            yield "attack", f"stages: {stage!r} must be one of {', '.join(STAGES)}"
+    if not grouped and RING not in recipe.attack.stages:
+        yield (
+            "attack",
+            f"stages: {recipe.scheme.name} has no stage but {RING!r}, so nobody would lie",
+        )
+
+
 def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
     ring, N, b, S = recipe.ring, recipe.ring.nodes, recipe.ring.byzantine, recipe.connectivity
     if N < 2:
@@ -45,9 +81,11 @@ def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
         yield "ring", f"byzantine = {b}: one of {N} nodes must be benign, so at most {N - 1}"
     if S < 1:
         yield "ring", f"connectivity = {S}: a node needs at least 1 predecessor"
-    if S >= N:
-        has = f"{N - 1} predecessor{'s' * (N > 2)}"
-        yield "ring", f"connectivity = {S}: a ring of {N} nodes has only {has}"
+    n = recipe.ring_size
+    if S >= n > 1:
+        has = f"{n - 1} predecessor{'s' * (n > 2)}"
+        rings = f" ({recipe.groups} groups of {N} nodes)" if recipe.groups > 1 else ""
+        yield "ring", f"connectivity = {S}: a ring of {n} nodes has only {has}{rings}"
     if ring.placement not in ("random", "row"):
         yield "ring", f"placement = {ring.placement!r}: it must be random or row"
     for event in ring.events:

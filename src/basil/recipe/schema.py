@@ -9,8 +9,9 @@ from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
+from basil.protocol.calendar import RING, STAGES
 from basil.protocol.rules import RULES
-from basil.protocol.schemes import SCHEMES
+from basil.protocol.schemes import GROUP_SCHEMES, SCHEMES
 from basil.table import Table
 from basil.theory import TABLE_III
 from basil.topology import GRAPHS, WEIGHTS
@@ -24,16 +25,21 @@ Options = dict[str, Any]
 class Data:
     dataset: str = "digits"
     partition: str = "iid"
+    dealt_to: int = 0  # nodes; more than take part: the rest of the data lies idle.  0: these alone
     options: Options = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Event:
-    """Node `node` misses the rounds leaves, …, returns − 1 (without `returns`: it stays away)."""
+    """Node `node` misses the rounds leaves, …, returns − 1 (without `returns`: it stays away).
+
+    It leaves before the first of them, or in it, before a later stage.
+    """
 
     node: int
     leaves: int
     returns: int | None = None
+    stage: str = RING
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,10 @@ class RingPart:
     placement: str = "random"  # of the Byzantine nodes; "row": all in a row, the worst case
     dropouts: int | None = None  # d of Appendix C; default: the most nodes away at once
     events: tuple[Event, ...] = ()
+    # Schemes on several rings; the others do not look at it:
+    groups: int = 1  # G
+    group_rounds: int = 1  # τ, rounds of each ring in a global round
+    fanout: int = 0  # groups in a ring of rings; 0: all in one, as in the paper
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,7 @@ class Learning:
 class AttackPart:
     name: str = NO_ATTACK
     start: int | None = None  # first round of the attack; default: the attack's own
+    stages: tuple[str, ...] = STAGES  # in which Byzantine nodes lie, where a round has several
     options: Options = field(default_factory=dict)
 
 
@@ -148,11 +159,26 @@ class Recipe:
     compare: Compare = field(default_factory=Compare)
 
     @property
+    def groups(self) -> int:
+        """G: how many rings there are."""
+        return self.ring.groups if self.scheme.name in GROUP_SCHEMES else 1
+
+    @property
+    def ring_size(self) -> int:
+        """n: nodes on a ring; where their numbers differ by one, on the smaller ones."""
+        return self.ring.nodes // max(1, self.groups)
+
+    @property
+    def laps(self) -> int:
+        """τ: rounds of a ring in a (global) round."""
+        return self.ring.group_rounds if self.scheme.name in GROUP_SCHEMES else 1
+
+    @property
     def connectivity(self) -> int:
-        """S = b + 1 unless the recipe says otherwise (§III-A)."""
+        """S = min(n − 1, b + 1) unless the recipe says otherwise (§III-A, §V-A)."""
         if self.ring.connectivity is not None:
             return self.ring.connectivity
-        return min(self.ring.byzantine + 1, self.ring.nodes - 1)
+        return min(self.ring.byzantine + 1, self.ring_size - 1)
 
     @property
     def reach(self) -> int:
@@ -160,7 +186,7 @@ class Recipe:
         dropouts = self.ring.dropouts
         if dropouts is None:
             dropouts = _most_away(self.ring.events)
-        return min(self.connectivity + dropouts, self.ring.nodes - 1)
+        return min(self.connectivity + dropouts, self.ring_size - 1)
 
 
 def _most_away(events: tuple[Event, ...]) -> int:

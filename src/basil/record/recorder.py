@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from torch import Tensor
 
 from basil.learning.compute import Compute
 from basil.learning.pool import Pool
 from basil.learning.promises import Promise, Selection
+from basil.protocol.calendar import RING
 from basil.protocol.requests import Record
 from basil.record import checkpoint
 from basil.record.evaluate import evaluate
-from basil.record.run_folder import CHECKPOINT, METRICS, SELECTIONS
+from basil.record.run_folder import CHECKPOINT, JOINS, METRICS, SELECTIONS
 from basil.topology import Ring
 
 
@@ -66,7 +67,7 @@ class Recorder:
         self,
         folder: Path,
         *,
-        ring: Ring,
+        ring_of: Callable[[int], Ring],
         nodes: Iterable[int],
         byzantine: frozenset[int],
         rounds: int,
@@ -81,7 +82,7 @@ class Recorder:
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.folder = folder
-        self.ring = ring
+        self.ring_of = ring_of
         self.expected = expected
         self.byzantine = byzantine
         self.rounds = rounds
@@ -103,7 +104,7 @@ class Recorder:
         self.last: dict[str, Any] = {}  # the newest line of metrics.jsonl
         self._reports: Counter[int] = Counter()  # by round, of those that are not over
         self._waiting: dict[int, dict[int, Tensor]] = {}  # round -> node -> model
-        self._unread: list[tuple[int, int, tuple[int | None, ...], Selection]] = []
+        self._unread: list[tuple[int, Record, Selection]] = []  # node, what it chose
         self._later: list[Callable[[], None]] = []  # what is to be written once it is known
         self._seconds = 0.0  # spent before this process took the run up
         self._started = self._saved = time.monotonic()
@@ -111,6 +112,9 @@ class Recorder:
     def __enter__(self) -> "Recorder":
         new = self._seconds == 0.0 and self.evaluated < 0
         mode = "w" if new else "a"
+        self._joins: TextIO | None = None
+        if (self.folder / JOINS).exists():
+            self._joins = (self.folder / JOINS).open("a", encoding="utf-8")
         self._metrics = (self.folder / METRICS).open(mode, encoding="utf-8")
         self._selections = (self.folder / SELECTIONS).open(mode, encoding="utf-8")
         if new:
@@ -122,6 +126,8 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self._metrics.close()
         self._selections.close()
+        if self._joins is not None:
+            self._joins.close()
 
     @property
     def seconds(self) -> float:
@@ -129,14 +135,13 @@ class Recorder:
 
     def record(self, node: int, record: Record, now: float) -> None:
         self.time = now
-        self._reports[record.round] += 1
         if record.selected is not None:
-            self._unread.append((record.round, node, record.senders, record.selected))
-        if node in self.byzantine:
+            self._unread.append((node, record, record.selected))
+        self._reports[record.round] += record.last
+        if node in self.byzantine or not record.last:
             return
         self._waiting.setdefault(record.round, {})[node] = record.model
         self.counts["turns"] += 1
-        self.counts["choices"] += record.selected is not None
         if self.progress:
             accuracy = self.last.get("accuracy", {}).get("worst")
             success = self.last.get("attack_success", {}).get("worst")
@@ -165,19 +170,34 @@ class Recorder:
         unread, self._unread = self._unread, []
         if unread:
             indices = self.compute.indices([selected for *_, selected in unread])
-            made = [(k, node, senders) for k, node, senders, _ in unread]
+            made = [(r.round, r.stage, node, r.senders) for node, r, _ in unread]
             self._later.append(partial(self._write_selections, made, indices))
 
     def _write_selections(
-        self, made: list[tuple[int, int, tuple[int | None, ...]]], indices: Promise[list[int]]
+        self, made: list[tuple[int, str, int, tuple[int | None, ...]]], indices: Promise[list[int]]
     ) -> None:
         """Who chose whom."""
-        for (k, node, senders), index in zip(made, indices.wait(), strict=True):
+        for (k, stage, node, senders), index in zip(made, indices.wait(), strict=True):
             chosen, liar = senders[index], node in self.byzantine
-            self._selections.write(f"{k},{node},{'' if chosen is None else chosen},{int(liar)}\n")
-            if chosen is not None and not liar:
-                self.counts["byzantine"] += chosen in self.byzantine
-                self.counts["nearest"] += self.ring.distance(chosen, node) == 1
+            row = f"{node},{'' if chosen is None else chosen},{int(liar)}\n"
+            if stage == RING:
+                self._selections.write(f"{k},{row}")
+            else:
+                self._write_join(f"{k},{stage},{row}")
+            if liar:
+                continue
+            before = "" if stage == RING else f"{stage} "
+            self.counts[f"{before}choices"] += 1
+            self.counts[f"{before}byzantine"] += chosen in self.byzantine
+            if chosen is not None and stage == RING:
+                self.counts["nearest"] += self.ring_of(node).distance(chosen, node) == 1
+
+    def _write_join(self, row: str) -> None:
+        """A choice between groups, in a file that there is only where such choices are made."""
+        if self._joins is None:
+            self._joins = (self.folder / JOINS).open("w", encoding="utf-8")
+            self._joins.write("round,stage,node,chosen,byzantine\n")
+        self._joins.write(row)
 
     def _evaluate(self, done: Done | None) -> None:
         self.evaluated = self.round
@@ -218,6 +238,8 @@ class Recorder:
         self._settle()
         self._metrics.flush()
         self._selections.flush()
+        if self._joins is not None:
+            self._joins.flush()
         mine = {
             "round": self.round,
             "evaluated": self.evaluated,
@@ -230,6 +252,7 @@ class Recorder:
             "seconds": self.seconds,
             "metrics": self._metrics.tell(),
             "selections": self._selections.tell(),
+            "joins": 0 if self._joins is None else self._joins.tell(),
         }
         checkpoint.save(self.folder / CHECKPOINT, {"engine": engine.snapshot(), "recorder": mine})
         self._saved = time.monotonic()
@@ -245,6 +268,13 @@ class Recorder:
             for k, models in saved["waiting"].items()
         }
         self._seconds = saved["seconds"]
-        for name, length in ((METRICS, saved["metrics"]), (SELECTIONS, saved["selections"])):
+        for name, length in (
+            (METRICS, saved["metrics"]),
+            (SELECTIONS, saved["selections"]),
+            (JOINS, saved["joins"]),
+        ):
+            if not length:  # nothing had been written: what is there now is of no account
+                (self.folder / name).unlink(missing_ok=True)
+                continue
             with (self.folder / name).open("r+b") as file:
                 file.truncate(length)

@@ -21,6 +21,7 @@ from basil.learning.layout import Layout
 
 RECIPE, FACTS, SUMMARY = "recipe.toml", "run.json", "summary.json"
 METRICS, SELECTIONS = "metrics.jsonl", "selections.csv"
+JOINS = "joins.csv"  # whose model was taken between groups
 CHECKPOINT, MODELS = "checkpoint.safetensors", "models.safetensors"
 
 

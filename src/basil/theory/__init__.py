@@ -1,7 +1,7 @@
 """The paper's propositions as functions: how safe a ring is, and what it costs.
 
 `resilience` (Prop. 2) and `groups` (Prop. 5) have failure probabilities: bounds, exact, simulated;
-`cost` has messages, bytes and seconds (Prop. 1, 3, 4, App. G-B).  Each docstring names its formula
+`cost` and `parallel` have messages, bytes and seconds (Prop. 1, 3, 4, App. G-B).  Each docstring names its formula
 and, where the paper errs, the erratum.  `plan` puts them together for one `setting`.  Nothing here
 needs a model or data:
 
@@ -14,13 +14,9 @@ from basil.theory.cost import (
     TABLE_III_UBAR_SCORED,
     RoundCost,
     Scoring,
-    Stages,
     Timing,
     acds_bits,
     acds_time,
-    basil_plus_stages,
-    basil_plus_time,
-    basil_plus_time_printed,
     basil_time,
     basil_time_bound,
     basil_turns,
@@ -33,6 +29,14 @@ from basil.theory.groups import (
     group_failure_fraction,
     one_group_failure,
     smallest_group_connectivity,
+)
+from basil.theory.parallel import (
+    Stages,
+    aggregation_depth,
+    basil_plus_path,
+    basil_plus_stages,
+    basil_plus_time,
+    basil_plus_time_printed,
 )
 from basil.theory.plan import Choice, Plan, Risk, failure_curve, make_plan
 from basil.theory.resilience import (
@@ -64,6 +68,8 @@ __all__ = [
     "Timing",
     "acds_bits",
     "acds_time",
+    "aggregation_depth",
+    "basil_plus_path",
     "basil_plus_stages",
     "basil_plus_time",
     "basil_plus_time_printed",

@@ -7,7 +7,7 @@ of parameters of the model.  The paper's T_perf-based, the time to evaluate S mo
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from basil.errors import UserError
 from basil.theory import _checks
@@ -210,96 +210,6 @@ def basil_time_bound(
     return rounds * nodes * turn
 
 
-class Stages(NamedTuple):
-    """Seconds of a global round of Basil+, stage by stage."""
-
-    training: float
-    aggregation: float
-    multicast: float
-
-
-def basil_plus_stages(
-    timing: Timing,
-    parameters: int,
-    *,
-    nodes: int,
-    groups: int,
-    connectivity: int,
-    ring_rounds: int = 1,
-    scoring: Scoring = "turn",
-) -> Stages:
-    """App. E: bounds of the stages of one global round, G groups in parallel for τ rounds each.
-
-    Training n τ (T_perf + T_comm + T_SGD); circular aggregation G (T_perf + S T_comm); multicast
-    T_perf + (G − 1) T_comm.  Scored on arrival, T_perf is one evaluation in training and multicast;
-    in the aggregation S models come one after the other and are evaluated meanwhile, which takes as
-    long as the slower of the two and one more of the other.
-    """
-    size = _check_groups_time(nodes, groups, connectivity, ring_rounds)
-    _check_scoring(scoring)
-    link, score = timing.link(parameters), connectivity * timing.forward
-    passed_on = score + connectivity * link
-    if scoring == "arrival" and connectivity:
-        score = timing.forward
-        passed_on = link + score + (connectivity - 1) * max(link, score)
-    return Stages(
-        training=size * ring_rounds * (score + link + timing.step),
-        aggregation=groups * passed_on,
-        multicast=score + (groups - 1) * link,
-    )
-
-
-def basil_plus_time(
-    timing: Timing,
-    parameters: int,
-    *,
-    nodes: int,
-    groups: int,
-    connectivity: int,
-    ring_rounds: int = 1,
-    scoring: Scoring = "turn",
-) -> float:
-    """One global round of Basil+ as the sum of its stages.
-
-    (τn + G + 1) T_perf + (SG + τn + G − 1) T_comm + τn T_SGD.  Erratum: Prop. 4 prints SG + τn − 1
-    for the messages.  With every T = 1, n = 25, S = 6, τ = 1, sixteen groups take 2.45 times as
-    long as one (§VI-B: 1.5; 2.28 with (16) as printed).
-    """
-    return sum(
-        basil_plus_stages(
-            timing,
-            parameters,
-            nodes=nodes,
-            groups=groups,
-            connectivity=connectivity,
-            ring_rounds=ring_rounds,
-            scoring=scoring,
-        )
-    )
-
-
-def basil_plus_time_printed(
-    timing: Timing,
-    parameters: int,
-    *,
-    nodes: int,
-    groups: int,
-    connectivity: int,
-    ring_rounds: int = 1,
-) -> float:
-    """Prop. 4, (16) as printed: (τn + G + 1) T_perf + (SG + τn − 1) T_comm + τn T_SGD.
-
-    Smaller by G T_comm than the sum of the stages that it is derived from: see `basil_plus_time`.
-    """
-    size = _check_groups_time(nodes, groups, connectivity, ring_rounds)
-    turns = ring_rounds * size
-    return (
-        (turns + groups + 1) * connectivity * timing.forward
-        + (connectivity * groups + turns - 1) * timing.link(parameters)
-        + turns * timing.step
-    )
-
-
 def ubar_time(
     timing: Timing, parameters: int, *, neighbours: int, scored: float, rounds: int = 1
 ) -> float:
@@ -320,19 +230,12 @@ def _check_ring_time(nodes: int, connectivity: int, rounds: int, scoring: str) -
     _checks.population(nodes, 0)
     _checks.predecessors(nodes, connectivity)
     _checks.at_least("rounds", rounds, 1)
-    _check_scoring(scoring)
+    check_scoring(scoring)
 
 
-def _check_scoring(scoring: str) -> None:
+def check_scoring(scoring: str) -> None:
     if scoring not in ("turn", "arrival"):
         raise UserError(f'scoring = "{scoring}": it is either "turn" or "arrival"')
-
-
-def _check_groups_time(nodes: int, groups: int, connectivity: int, ring_rounds: int) -> int:
-    size = _checks.group_size(nodes, groups)
-    _checks.predecessors(size, connectivity)
-    _checks.at_least("ring_rounds", ring_rounds, 1)
-    return size
 
 
 def _check_sharing(

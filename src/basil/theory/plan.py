@@ -5,7 +5,7 @@ probable failure is with a given S.  Everything else follows from S: what a node
 evaluates (Prop. 1), how long training takes on one ring (Prop. 4), on rings in parallel (Basil+)
 and on a graph (UBAR, App. G-B), and what sharing data beforehand costs (ACDS, Prop. 3).
 
-Basil+ and ACDS are formulas only here.  One group is one ring, which has nobody to aggregate with:
+One group is one ring, which has nobody to aggregate with:
 where numbers of groups are compared, it has Basil's time.
 """
 
@@ -19,12 +19,8 @@ from basil.theory.cost import (
     BITS_PER_PARAMETER,
     RoundCost,
     Scoring,
-    Stages,
     acds_bits,
     acds_time,
-    basil_plus_stages,
-    basil_plus_time,
-    basil_plus_time_printed,
     basil_time,
     basil_time_bound,
     round_cost,
@@ -35,6 +31,12 @@ from basil.theory.groups import (
     group_failure_exact,
     one_group_failure,
     smallest_group_connectivity,
+)
+from basil.theory.parallel import (
+    Stages,
+    basil_plus_stages,
+    basil_plus_time,
+    basil_plus_time_printed,
 )
 from basil.theory.resilience import (
     Estimate,

@@ -1,13 +1,14 @@
 """Who talks to whom."""
 
 from basil.topology.graph import GRAPHS, WEIGHTS, Graph, Population, build_graph
-from basil.topology.groups import divide
+from basil.topology.groups import Grouping, divide
 from basil.topology.ring import Ring, agree_on_order
 
 __all__ = [
     "GRAPHS",
     "WEIGHTS",
     "Graph",
+    "Grouping",
     "Population",
     "Ring",
     "agree_on_order",
