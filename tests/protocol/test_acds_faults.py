@@ -87,6 +87,28 @@ def test_a_first_node_that_keeps_its_group_to_itself_is_noted() -> None:
         assert (4, "group missing", 0, 0) in shared.incidents(node)
 
 
+def test_a_second_sender_makes_up_for_a_silent_first() -> None:
+    shared = share(6, 2, 2, 1, faults={0: "silent"}, fault_round=4, senders=2)
+    for node in (3, 4, 5):
+        assert (4, "group missing", 0, 0) in shared.incidents(node)
+        assert shared.received(node) == set().union(*(shared.offered(i) for i in range(6))) - (
+            shared.offered(node)
+        )
+    honest = share(6, 2, 2, 1, senders=2)
+    assert all(not honest.incidents(node) for node in range(6))
+    for node in range(6):
+        assert len(honest.received(node)) == len(honest.outcomes[node].received) == 5 * 2
+
+
+def test_a_group_that_has_sent_counts_also_if_its_sender_is_given_up_later() -> None:
+    """A false report after the basket came costs nothing, and nobody waits for another sender."""
+    me = member(3)
+    me._take_in(Arrival(4, 4, Basket(np.arange(2), 8), 0.0))
+    me._take_in(Arrival(5, 2, Absent(4), 0.0))
+    assert me.absent == {4}
+    assert me._missing() == []
+
+
 def member(node: int) -> Member:
     stream = rng.stream(0, "test")
     table = Timetable(((0, 1, 2, 3), (4, 5)), 2, 1, lambda k: 0.1 * k)
@@ -136,5 +158,5 @@ def test_rows_of_another_type_or_shape_are_no_samples() -> None:
 def test_a_group_cannot_flood_the_others() -> None:
     me = member(3)
     me._take_in(Arrival(4, 4, Basket(np.arange(5), 8), 0.0))  # 2 nodes, 2 batches of 1
-    assert len(me.groups[1]) == 0
+    assert len(me.groups[1, 4]) == 0
     assert me.outcome.incidents[0].what == "too many samples"

@@ -36,6 +36,7 @@ class Shared:
     """What came of it."""
 
     table: Timetable
+    liars: frozenset[int] = frozenset()
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     traffic: Counter[int] = field(default_factory=Counter)  # node -> bytes as Prop. 3 counts them
     work: Work = field(default_factory=Work)
@@ -74,6 +75,14 @@ class Shared:
             **({"noise": self.noise} if self.noise else {}),
         }
 
+    def _if_they_collude(self) -> dict[str, int]:
+        """Samples that honest nodes gave, by how many may own them for all liars together."""
+        owners: Counter[int] = Counter()
+        for node, candidates in anonymity.arcs(self.table, self.liars).items():
+            if node in self.outcomes:
+                owners[candidates] += len(self.outcomes[node].offered)
+        return {str(k): owners[k] for k in sorted(owners)}
+
     def write(self, folder: Path) -> None:
         """Who got how much, what went wrong, and how many may have owned what was received."""
         rows = self.anonymity()
@@ -95,6 +104,7 @@ class Shared:
                 **self.facts(),
                 "groups": self.table.groups,
                 "samples_by_possible_owners": {str(k): owners[k] for k in sorted(owners)},
+                "offers_by_possible_owners_if_liars_collude": self._if_they_collude(),
                 "nodes": nodes,
             },
         )
@@ -121,9 +131,10 @@ def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: T
         lambda samples: timing.link(ceil(samples * bits / 8) + part.compress),
         max(1.0, recipe.time.patience),
         part.opening,
+        part.senders,
     )
     noise = offers.noise.facts(data, part.batches * offers.size) if offers.noise else {}
-    shared = Shared(table, noise=noise)
+    shared = Shared(table, cast.byzantine, noise=noise)
     packing = offers.packing()
 
     def packed(numbers: NDArray[np.int64]) -> int:

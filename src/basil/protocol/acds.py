@@ -13,9 +13,14 @@ What the paper leaves open, a node that does not keep to this:
   sender counts as absent: so a node that adds twice, or does not take out, is out.
 - Too little, or samples that are none: noted, and the cycle goes on with the rest.
 
+- A first node that does not share its group with the others.  Any number of `senders` may do so in
+  its place, the first ones of the group, at once: nobody can tell in time that the first is silent
+  without making all others wait.
+
 A node is believed only about its own predecessor, so a liar can exclude one node in each round.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -92,7 +97,7 @@ class Member:
         self.position = self.ring.index(node.id)
         self.absent: set[int] = set()
         self.here: dict[int, Basket] = {}  # round -> the predecessor's basket
-        self.groups: dict[int, Basket] = {}  # group -> what its first node sent
+        self.groups: dict[tuple[int, int], Basket] = {}  # (group, sender) -> what it sent
         self.now = node.start
         self.empty = node.samples.only(slice(0, 0))
         self.stored = self.empty
@@ -202,10 +207,14 @@ class Member:
     # -- phase 3 -----------------------------------------------------------------------------
 
     def _share_globally(self) -> Part:
-        """The first node of each group sends what the group has shared to all other groups."""
+        """The first node of each group sends what the group has shared to all other groups.
+
+        With several senders so do the next ones, and what arrives is put together: then the data
+        of a group reaches all others unless all its senders are silent.
+        """
         table, end = self.table, self.node.start + self.table.end()
         mine = self.stored if len(self.ring) > 1 else self.outcome.offered
-        if self._first(self.group) == self.node.id:
+        if self.node.id in self._senders(self.group):
             # The links are free for it once the longest dummy round is over.
             pause = self.now + table.until_global(len(self.ring), self.position)
             while self.now < pause and (yield from self._listen(pause)):
@@ -214,19 +223,24 @@ class Member:
                 i for g, ring in enumerate(table.groups) if g != self.group for i in ring
             )
             yield Send(others, table.global_round, mine.shuffled(self.node.stream))
-        while len(self.groups) < len(table.groups) - 1:
+        while self._missing():
             if not (yield from self._listen(end)):
                 break
-        for g, ring in enumerate(table.groups):
-            if g == self.group:
-                continue
-            if g not in self.groups:
-                self._note(table.global_round, "group missing", ring[0], 0)
-            else:
-                self._store(self.groups[g], table.global_round, g)
+        for g in self._missing():
+            silent = [i for i in self._senders(g) if (g, i) not in self.groups]
+            self._note(table.global_round, "group missing", silent[0], 0)
+        for (g, _), basket in sorted(self.groups.items(), key=lambda item: item[0]):
+            self._store(basket, table.global_round, g)
 
-    def _first(self, group: int) -> int | None:
-        return next((i for i in self.table.groups[group] if i not in self.absent), None)
+    def _missing(self) -> list[int]:
+        """Groups of which fewer baskets have come than there are senders."""
+        come = Counter(g for g, _ in self.groups)
+        others = [g for g in range(len(self.table.groups)) if g != self.group]
+        return [g for g in others if come[g] < len(self._senders(g))]
+
+    def _senders(self, group: int) -> tuple[int, ...]:
+        present = [i for i in self.table.groups[group] if i not in self.absent]
+        return tuple(present[: self.table.senders])
 
     # -- what arrives ------------------------------------------------------------------------
 
@@ -253,13 +267,13 @@ class Member:
             elif (
                 group != self.group
                 and r == self.table.global_round
-                and sender == self._first(group)
+                and sender in self._senders(group)
             ):
                 basket = self._samples_of(body, sender, r)
                 if len(basket) > self.table.most_from_group(group):
                     self._note(r, "too many samples", sender, len(basket))
                     basket = self.empty
-                self.groups.setdefault(group, basket)
+                self.groups.setdefault((group, sender), basket)
             else:
                 self._note(r, "unexpected basket", sender, len(body))
 

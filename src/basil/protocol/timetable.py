@@ -20,6 +20,7 @@ class Timetable:
     hop: Callable[[int], float]
     patience: float = 3.0
     opening: bool = False
+    senders: int = 1  # nodes of each group that send what it has shared to all others
 
     @property
     def rounds(self) -> int:
@@ -59,7 +60,7 @@ class Timetable:
     def end(self) -> float:
         """When a node waits no longer for what other groups share."""
         links = sum(self.hop(self.most_from_group(g)) for g in range(len(self.groups)))
-        return self.patience * (self._cycles() + links)
+        return self.patience * (self._cycles() + self.senders * links)
 
     def most_from_others(self, n: int, position: int, r: int) -> int:
         """What those who put a batch into the basket can have put in."""

@@ -66,6 +66,7 @@ class SharingPart:
     dummies: str = "noise"  # or "held-out": a share of the training set, set aside as public
     public: float = 0.01  # that share
     opening: bool = False  # a round of dummies first
+    senders: int = 1  # nodes of each group that share it with the others
     compress: bool = False  # baskets on the wire, without loss
     epsilon: float = 0.0  # of the Gaussian noise on each shared sample; 0: none
     delta: float = 1e-5
