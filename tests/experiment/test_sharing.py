@@ -38,7 +38,9 @@ def test_every_scheme_trains_on_what_was_shared(tmp_path: Path, scheme: str) -> 
     assert rows[0].startswith("receiver,group,round,samples,candidates")
     written = json.loads((tmp_path / "run" / "sharing.json").read_text())
     assert {node["received"] for node in written["nodes"].values()} == {7 * 3 * M}
-    assert sum(written["samples_by_possible_owners"].values()) == 8 * 7 * 3 * M
+    owners = written["possible_owners"]
+    assert sum(owners["paper"].values()) == sum(owners["dummies_known"].values()) == 8 * 7 * 3 * M
+    assert owners["liars_collude"] == {"4": 8 * 3 * M}  # nobody lies: whole groups
 
 
 @pytest.mark.parametrize("scheme", ["basil", "r-plain", "ubar"])

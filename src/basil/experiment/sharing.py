@@ -72,23 +72,31 @@ class Shared:
             "bytes": self.work.bytes,
             "bytes_without_compression": self.plain,
             "bytes_of_busiest_node": max(self.traffic.values(), default=0),
+            "possible_owners": self.possible_owners(),
             **({"noise": self.noise} if self.noise else {}),
         }
 
-    def _if_they_collude(self) -> dict[str, int]:
-        """Samples that honest nodes gave, by how many may own them for all liars together."""
-        owners: Counter[int] = Counter()
+    def possible_owners(self) -> dict[str, dict[str, int]]:
+        """How many samples may have had so many owners, for whom.
+
+        By the paper's count; for receivers that know dummies when they see them; and, of what
+        honest nodes gave, for all liars of this run together.
+        """
+        paper, knowing, colluding = Counter[int](), Counter[int](), Counter[int]()
+        for row in self.anonymity():
+            paper[row.candidates] += row.samples
+            knowing[row.candidates_if_dummies_known] += row.samples
         for node, candidates in anonymity.arcs(self.table, self.liars).items():
             if node in self.outcomes:
-                owners[candidates] += len(self.outcomes[node].offered)
-        return {str(k): owners[k] for k in sorted(owners)}
+                colluding[candidates] += len(self.outcomes[node].offered)
+        counts = {"paper": paper, "dummies_known": knowing, "liars_collude": colluding}
+        return {
+            name: {str(k): count[k] for k in sorted(count) if count[k]}
+            for name, count in counts.items()
+        }
 
     def write(self, folder: Path) -> None:
         """Who got how much, what went wrong, and how many may have owned what was received."""
-        rows = self.anonymity()
-        owners: Counter[int] = Counter()
-        for row in rows:
-            owners[row.candidates_if_dummies_known] += row.samples
         nodes = {
             str(node): {
                 "offered": len(outcome.offered),
@@ -103,14 +111,12 @@ class Shared:
             {
                 **self.facts(),
                 "groups": self.table.groups,
-                "samples_by_possible_owners": {str(k): owners[k] for k in sorted(owners)},
-                "offers_by_possible_owners_if_liars_collude": self._if_they_collude(),
                 "nodes": nodes,
             },
         )
         names = [f.name for f in fields(anonymity.Row)]
         lines = [",".join(names)]
-        lines += [",".join(str(getattr(row, name)) for name in names) for row in rows]
+        lines += [",".join(str(getattr(row, name)) for name in names) for row in self.anonymity()]
         (folder / ANONYMITY).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
