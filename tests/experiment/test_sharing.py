@@ -68,7 +68,9 @@ def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, scheme: str, f
         ({"alpha": 0.001}, "less than one for each"),
         ({"groups": 5}, "hides nobody"),
         ({"batches": 0}, "batches = 0"),
-        ({"dummies": "air"}, "noise or held-out"),
+        ({"dummies": "air"}, "noise, held-out or file"),
+        ({"dummies": "file"}, "name the .npz file"),
+        ({"dummies": "file", "public_file": "/nowhere.npz"}, "is no .npz file"),
         ({"fault": "sillent"}, "did you mean 'silent'"),
         ({"sensitive": "classes"}, "list the sensitive classes"),
         ({"sensitive": "classes", "classes": "77"}, "no sample has class 77"),
@@ -181,3 +183,17 @@ def test_what_was_not_shared_cannot_be_learned_by_heart() -> None:
     late = {"name": "betrayal", "rounds": 1, "then": "overfit-shared"}
     with pytest.raises(UserError, match=r"set sharing\.alpha"):
         Experiment(recipe(sharing={"alpha": 0.0}, attack=late))
+
+
+def test_dummies_from_a_file_go_round_and_are_not_trained_on(tmp_path: Path) -> None:
+    x = np.full((5, 1, 8, 8), 9, np.uint8)
+    np.savez(tmp_path / "public.npz", x=x, y=np.arange(5))
+    part = {"dummies": "file", "public_file": str(tmp_path / "public.npz"), "opening": True}
+    experiment = Experiment(recipe(sharing=part))
+    first = len(experiment.data.train)
+    assert experiment.cast.offers.dummies.tolist() == list(range(first, first + 5))
+    assert (experiment.cast.offers.rows(np.array([first + 2]))[0, :64] == 9).all()
+    assert all((rows < first).all() for rows in experiment.cast.received.values())
+    np.savez(tmp_path / "public.npz", x=x[:, :, :7], y=np.arange(5))
+    with pytest.raises(UserError, match="x must be uint8"):
+        Experiment(recipe(sharing=part))

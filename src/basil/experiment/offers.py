@@ -5,7 +5,9 @@ The protocol is handed nothing else, and what is not handed over cannot leave.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,11 +84,12 @@ def make_offers(
     if part.epsilon > 0:
         noise = Noise(part.epsilon, part.delta, part.clip, part.label_epsilon)
         train, offers = _veiled(recipe, data, train, offers, size * part.batches, noise)
-    if part.dummies == "noise":
-        made = _noise(train, data, recipe)
-        dummies = np.arange(len(train), len(train) + len(made))
-    else:
+    if part.dummies == "held-out":
         made, dummies = Samples(train.x[:0], train.y[:0]), public
+    else:
+        noisy = part.dummies == "noise"
+        made = _noise(train, data, recipe) if noisy else _from_file(part.public_file, train)
+        dummies = np.arange(len(train), len(train) + len(made))
     return Offers(train, offers, dummies, made, size, noise)
 
 
@@ -140,3 +143,21 @@ def _noise(train: Samples, data: Dataset, recipe: Recipe) -> Samples:
     else:
         x = stream.normal(size=shape).astype(train.x.dtype)
     return Samples(x, stream.choice(train.y, count))
+
+
+def _from_file(file: str, train: Samples) -> Samples:
+    """Dummies that somebody else has made: x and y as in the training set."""
+    try:
+        with np.load(Path(file), allow_pickle=False) as found:
+            x, y = found["x"], found["y"]
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+        raise UserError(
+            f"sharing.public_file = {file!r} is no .npz file with x and y: {error}"
+        ) from error
+    if x.shape[1:] != train.x.shape[1:] or x.dtype != train.x.dtype or not 0 < len(x) == len(y):
+        raise UserError(
+            f"sharing.public_file = {file!r}: x must be {train.x.dtype}"
+            f" {['n', *train.x.shape[1:]]} and y have a label for each; x is {x.dtype}"
+            f" {list(x.shape)}, y {list(y.shape)}"
+        )
+    return Samples(x, y.astype(train.y.dtype))

@@ -96,8 +96,10 @@ def _sharing_faults(recipe: Recipe) -> Iterator[Fault]:
             f"senders = {sharing.senders}: the smallest of {sharing.groups} groups has only"
             f" {N // sharing.groups} nodes",
         )
-    if sharing.dummies not in ("noise", "held-out"):
-        yield "sharing", f"dummies = {sharing.dummies!r}: it must be noise or held-out"
+    if sharing.dummies not in ("noise", "held-out", "file"):
+        yield "sharing", f"dummies = {sharing.dummies!r}: it must be noise, held-out or file"
+    if sharing.dummies == "file" and not sharing.public_file:
+        yield "sharing", 'dummies = "file": name the .npz file in public_file'
 
 
 def _event_faults(event: Event, recipe: Recipe) -> Iterator[str]:
