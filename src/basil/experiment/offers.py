@@ -27,12 +27,12 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Offers:
-    """By number: those below len(train) can be trained on; dummies of noise come after them."""
+    """By number: those below len(train) can be trained on; dummies that were made come after."""
 
     train: Samples  # what there was, followed by noisy copies
     of: Mapping[int, Numbers]  # node -> what it may share
     dummies: Numbers
-    made: Samples  # the dummies of noise
+    made: Samples  # dummies of noise, or from a file: nobody trains on them
     size: int  # M, samples in a batch
     noise: Noise | None = None
 
@@ -42,18 +42,11 @@ class Offers:
 
     def rows(self, numbers: Numbers) -> NDArray[np.uint8]:
         """The bytes of x and of the label, as they would be on the wire; zeros for what is none."""
-        known = (numbers >= 0) & (numbers < len(self))
-        own = known & (numbers < len(self.train))
         x = np.zeros((len(numbers), *self.train.x.shape[1:]), self.train.x.dtype)
         y = np.zeros(len(numbers), self.train.y.dtype)
-        for which, samples, first in (
-            (own, self.train, 0),
-            (known & ~own, self.made, len(self.train)),
-        ):
-            x[which], y[which] = (
-                samples.x[numbers[which] - first],
-                samples.y[numbers[which] - first],
-            )
+        for samples, first in ((self.train, 0), (self.made, len(self.train))):
+            here = (numbers >= first) & (numbers < first + len(samples))
+            x[here], y[here] = samples.x[numbers[here] - first], samples.y[numbers[here] - first]
         labels = y.astype(label_type(self.train.y)).view(np.uint8)
         return np.concatenate([x.view(np.uint8).reshape(len(x), -1), labels.reshape(len(x), -1)], 1)
 
