@@ -7,8 +7,9 @@ tell whose samples are in it, as long as nodes do not collude.
 What the paper leaves open, a node that does not keep to this:
 
 - Silence.  Every pass has a deadline on a timetable that each node computes for itself.  Whoever
-  waited in vain tells all others, and from the next round on the basket goes round the absent node.
-  What was in the lost basket is lost; its owners notice when their batch does not come back.
+  waited in vain tells all others, and from then on the basket goes round the absent node.  The node
+  before that one still has the basket and sends it once more; if that, too, comes late, its content
+  is lost, and its owners notice when their batch does not come back.
 - Too much.  A basket that holds more than the other n − 1 nodes can have put in is refused, and its
   sender counts as absent: so a node that adds twice, or does not take out, is out.
 - Too little, or samples that are none: noted, and the cycle goes on with the rest.
@@ -99,6 +100,8 @@ class Member:
         self.here: dict[int, Basket] = {}  # round -> the predecessor's basket
         self.groups: dict[tuple[int, int], Basket] = {}  # (group, sender) -> what it sent
         self.now = node.start
+        self.last: Send | None = None  # the last basket passed on …
+        self.again: Send | None = None  # … which is to be sent once more
         self.empty = node.samples.only(slice(0, 0))
         self.stored = self.empty
         self.outcome = Outcome(self.empty, self.empty)
@@ -144,7 +147,8 @@ class Member:
                 continue
             add = self.node.dummies(self.table.size) if closing else offers[r - 1]
             arrives_in = r + (self.ring.index(to) < self.position)
-            yield Send((to,), arrives_in, basket.plus(add).shuffled(self.node.stream))
+            self.last = Send((to,), arrives_in, basket.plus(add).shuffled(self.node.stream))
+            yield self.last
         own = self.outcome.offered
         self.stored = self.stored.plus(own).distinct() if len(own) else self.stored
 
@@ -162,7 +166,8 @@ class Member:
         sender = self._before(self.node.id, r)
         if len(others) > most and sender is not None:
             yield from self._accuse(sender, r, "too many samples", len(others) - most)
-            return self.empty
+            basket = yield from self._once_more(r)
+            return (yield from self._robust_share(basket, put_in, r))
         if len(others) < most:
             self._note(r, "too few samples", -1 if sender is None else sender, most - len(others))
         self._store(others, r, self.group)
@@ -180,7 +185,16 @@ class Member:
             if not (yield from self._listen(until)):
                 break
         yield from self._accuse(sender, r, "silent", 0)
-        return None
+        return (yield from self._once_more(r))
+
+    def _once_more(self, r: int) -> Generator[Request, Any, Basket | None]:
+        """After an accusation: the same basket from the node before, which still has it."""
+        n, start = len(self.ring), self.node.start
+        until = start + self.table.last_call(n, self.position, r)
+        while self._before(self.node.id, r) is not None and r not in self.here:
+            if not (yield from self._listen(until)):
+                break
+        return self.here.pop(r, None)
 
     def _accuse(self, sender: int, r: int, what: str, samples: int) -> Part:
         """Tell all others, so that the basket goes round this node from now on."""
@@ -251,6 +265,9 @@ class Member:
         if isinstance(arrival, Missing):
             return False
         self._take_in(arrival)
+        if self.again is not None:
+            self.last, self.again = self.again, None
+            yield self.last
         return True
 
     def _take_in(self, arrival: Arrival) -> None:
@@ -259,6 +276,7 @@ class Member:
             if body.node == self._before(sender, r) and sender not in self.absent:
                 self.absent.add(body.node)
                 self._note(r, f"reported absent by {sender}", body.node, 0)
+                self.again = self._lost(body.node, sender, r)
         elif isinstance(body, Basket):
             group = self.table.group_of(sender)
             in_cycle = group == self.group and 1 <= r <= self.table.rounds + 1
@@ -276,6 +294,15 @@ class Member:
                 self.groups.setdefault((group, sender), basket)
             else:
                 self._note(r, "unexpected basket", sender, len(body))
+
+    def _lost(self, absent: int, reporter: int, r: int) -> Send | None:
+        """What this node had passed to the absent one, for the one who waited for it in round r."""
+        if self.last is None or self.last.to != (absent,) or self._next() != reporter:
+            return None
+        place = self.ring.index
+        if self.last.round != r - (place(reporter) < place(absent)):
+            return None
+        return Send((reporter,), r, self.last.body)
 
     def _samples_of(self, basket: Basket, sender: int, r: int) -> Basket:
         """Without what cannot be a sample."""

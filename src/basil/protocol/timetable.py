@@ -45,6 +45,14 @@ class Timetable:
     def deadline(self, n: int, position: int, r: int) -> float:
         return self.patience * self.due(n, position, r)
 
+    def last_call(self, n: int, position: int, r: int) -> float:
+        """Until when a lost basket may come a second time: the next node's deadline less one hop.
+
+        From one deadline to the next there are `patience` hops, of which the next pass takes one.
+        """
+        spare = (self.patience - 1) * self.hop((position if r == 1 else n) * self.size)
+        return self.deadline(n, position, r) + spare
+
     def _cycles(self) -> float:
         """Phase 2 of the slowest group: its dummy round ends at node n − 1."""
         return max(self._cycle(len(ring)) for ring in self.groups)
