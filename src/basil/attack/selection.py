@@ -73,8 +73,8 @@ def overfit_shared(
     view: View,
     *,
     effort: int = 10,
-    boost: float = 2.0,
-    unlearn: int = 2,
+    boost: float = 4.0,
+    unlearn: int = 4,
     scale: float = 0.0,
     coordinate: int = -1,
 ) -> Tensor:

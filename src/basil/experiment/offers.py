@@ -5,7 +5,9 @@ The protocol is handed nothing else, and what is not handed over cannot leave.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +27,12 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Offers:
-    """By number: those below len(train) can be trained on; dummies of noise come after them."""
+    """By number: those below len(train) can be trained on; dummies that were made come after."""
 
     train: Samples  # what there was, followed by noisy copies
     of: Mapping[int, Numbers]  # node -> what it may share
     dummies: Numbers
-    made: Samples  # the dummies of noise
+    made: Samples  # dummies of noise, or from a file: nobody trains on them
     size: int  # M, samples in a batch
     noise: Noise | None = None
 
@@ -40,18 +42,11 @@ class Offers:
 
     def rows(self, numbers: Numbers) -> NDArray[np.uint8]:
         """The bytes of x and of the label, as they would be on the wire; zeros for what is none."""
-        known = (numbers >= 0) & (numbers < len(self))
-        own = known & (numbers < len(self.train))
         x = np.zeros((len(numbers), *self.train.x.shape[1:]), self.train.x.dtype)
         y = np.zeros(len(numbers), self.train.y.dtype)
-        for which, samples, first in (
-            (own, self.train, 0),
-            (known & ~own, self.made, len(self.train)),
-        ):
-            x[which], y[which] = (
-                samples.x[numbers[which] - first],
-                samples.y[numbers[which] - first],
-            )
+        for samples, first in ((self.train, 0), (self.made, len(self.train))):
+            here = (numbers >= first) & (numbers < first + len(samples))
+            x[here], y[here] = samples.x[numbers[here] - first], samples.y[numbers[here] - first]
         labels = y.astype(label_type(self.train.y)).view(np.uint8)
         return np.concatenate([x.view(np.uint8).reshape(len(x), -1), labels.reshape(len(x), -1)], 1)
 
@@ -82,11 +77,12 @@ def make_offers(
     if part.epsilon > 0:
         noise = Noise(part.epsilon, part.delta, part.clip, part.label_epsilon)
         train, offers = _veiled(recipe, data, train, offers, size * part.batches, noise)
-    if part.dummies == "noise":
-        made = _noise(train, data, recipe)
-        dummies = np.arange(len(train), len(train) + len(made))
-    else:
+    if part.dummies == "held-out":
         made, dummies = Samples(train.x[:0], train.y[:0]), public
+    else:
+        noisy = part.dummies == "noise"
+        made = _noise(train, data, recipe) if noisy else _from_file(part.public_file, train)
+        dummies = np.arange(len(train), len(train) + len(made))
     return Offers(train, offers, dummies, made, size, noise)
 
 
@@ -141,3 +137,21 @@ def _noise(train: Samples, data: Dataset, recipe: Recipe) -> Samples:
     else:
         x = stream.normal(size=shape).astype(train.x.dtype)
     return Samples(x, stream.choice(train.y, count))
+
+
+def _from_file(file: str, train: Samples) -> Samples:
+    """Dummies that somebody else has made: x and y as in the training set."""
+    try:
+        with np.load(Path(file), allow_pickle=False) as found:
+            x, y = found["x"], found["y"]
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+        raise UserError(
+            f"sharing.public_file = {file!r} is no .npz file with x and y: {error}"
+        ) from error
+    if x.shape[1:] != train.x.shape[1:] or x.dtype != train.x.dtype or not 0 < len(x) == len(y):
+        raise UserError(
+            f"sharing.public_file = {file!r}: x must be {train.x.dtype}"
+            f" {['n', *train.x.shape[1:]]} and y have a label for each; x is {x.dtype}"
+            f" {list(x.shape)}, y {list(y.shape)}"
+        )
+    return Samples(x, y.astype(train.y.dtype))

@@ -36,6 +36,7 @@ class Shared:
     """What came of it."""
 
     table: Timetable
+    liars: frozenset[int] = frozenset()
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     traffic: Counter[int] = field(default_factory=Counter)  # node -> bytes as Prop. 3 counts them
     work: Work = field(default_factory=Work)
@@ -71,15 +72,31 @@ class Shared:
             "bytes": self.work.bytes,
             "bytes_without_compression": self.plain,
             "bytes_of_busiest_node": max(self.traffic.values(), default=0),
+            "possible_owners": self.possible_owners(),
             **({"noise": self.noise} if self.noise else {}),
+        }
+
+    def possible_owners(self) -> dict[str, dict[str, int]]:
+        """How many samples may have had so many owners, for whom.
+
+        By the paper's count; for receivers that know dummies when they see them; and, of what
+        honest nodes gave, for all liars of this run together.
+        """
+        paper, knowing, colluding = Counter[int](), Counter[int](), Counter[int]()
+        for row in self.anonymity():
+            paper[row.candidates] += row.samples
+            knowing[row.candidates_if_dummies_known] += row.samples
+        for node, candidates in anonymity.arcs(self.table, self.liars).items():
+            if node in self.outcomes:
+                colluding[candidates] += len(self.outcomes[node].offered)
+        counts = {"paper": paper, "dummies_known": knowing, "liars_collude": colluding}
+        return {
+            name: {str(k): count[k] for k in sorted(count) if count[k]}
+            for name, count in counts.items()
         }
 
     def write(self, folder: Path) -> None:
         """Who got how much, what went wrong, and how many may have owned what was received."""
-        rows = self.anonymity()
-        owners: Counter[int] = Counter()
-        for row in rows:
-            owners[row.candidates_if_dummies_known] += row.samples
         nodes = {
             str(node): {
                 "offered": len(outcome.offered),
@@ -94,13 +111,12 @@ class Shared:
             {
                 **self.facts(),
                 "groups": self.table.groups,
-                "samples_by_possible_owners": {str(k): owners[k] for k in sorted(owners)},
                 "nodes": nodes,
             },
         )
         names = [f.name for f in fields(anonymity.Row)]
         lines = [",".join(names)]
-        lines += [",".join(str(getattr(row, name)) for name in names) for row in rows]
+        lines += [",".join(str(getattr(row, name)) for name in names) for row in self.anonymity()]
         (folder / ANONYMITY).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -121,9 +137,10 @@ def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: T
         lambda samples: timing.link(ceil(samples * bits / 8) + part.compress),
         max(1.0, recipe.time.patience),
         part.opening,
+        part.senders,
     )
     noise = offers.noise.facts(data, part.batches * offers.size) if offers.noise else {}
-    shared = Shared(table, noise=noise)
+    shared = Shared(table, cast.byzantine, noise=noise)
     packing = offers.packing()
 
     def packed(numbers: NDArray[np.int64]) -> int:

@@ -75,7 +75,9 @@ class SharingPart:
     sensitive: str = "none"  # which samples never leave their node
     dummies: str = "noise"  # or "held-out": a share of the training set, set aside as public
     public: float = 0.01  # that share
+    public_file: str = ""  # for dummies = "file": a .npz with x and y, public or made by anything
     opening: bool = False  # a round of dummies first
+    senders: int = 1  # nodes of each group that share it with the others
     compress: bool = False  # baskets on the wire, without loss
     epsilon: float = 0.0  # of the Gaussian noise on each shared sample; 0: none
     delta: float = 1e-5
