@@ -30,7 +30,7 @@ class Nothing:
     def select(
         self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
     ) -> Selection:
-        index = decide(torch.stack([promise.wait() for promise in losses]), pick)
+        index = decide(torch.stack([promise.wait() for promise in losses]), pick, len(models))
         return Selection([*models, own], int(index))
 
     def train_together(self, jobs: Sequence[Any]) -> list[Tensor]:

@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 from basil import rng
 from basil.errors import UserError
 from basil.learning.pool import Batch
-from basil.learning.promises import Losses, Selection, tensor_of
-from basil.learning.promises import decide as pick
+from basil.learning.promises import Losses, tensor_of
 from basil.protocol.basil import basil
 from basil.protocol.basket import Basket
 from basil.protocol.memory import INITIAL, Entry, Memory
-from basil.protocol.requests import Absent, Arrival, Missing, Receive, Score, Select
-from basil.protocol.rules import RULES, Candidates, Choice, Deliberation
+from basil.protocol.requests import Absent, Arrival, Missing, Receive, Score
+from basil.protocol.rules import RULES, Candidates, Choice
 from basil.protocol.schemes import SCHEMES
 from basil.table import Table
 from basil.topology import Ring, agree_on_order
 
-from ring_helpers import Quadratic, plain_node, simulate_quadratic
+from ring_helpers import Quadratic, answered, plain_node, simulate_quadratic
 
 finite = st.floats(-100, 100, width=32)
 
@@ -97,20 +96,8 @@ OWN = torch.full((2,), -1.0)
 def decide(rule: str, losses: list[list[float]]) -> Choice:
     entries = [Entry(i, 100 - i, torch.full((2,), float(i))) for i in range(len(losses))]
     promises = [Losses(torch.tensor(row)) for row in losses]
-    return answered(RULES[rule](Candidates(entries, promises, OWN, Batch(np.arange(1)))))
-
-
-def answered(steps: Deliberation) -> Choice:
-    """Run a rule that asks for nothing but a Select; the plain path answers."""
-    try:
-        request = next(steps)
-        while True:
-            assert isinstance(request, Select)
-            index = pick(torch.stack([p.wait() for p in request.losses]), request.pick)
-            request = steps.send(Selection([*request.models, request.own], int(index)))
-    except StopIteration as end:
-        choice: Choice = end.value
-        return choice
+    batch = Batch(np.arange(len(losses[0])))
+    return answered(RULES[rule](Candidates(entries, promises, OWN, batch)))
 
 
 @given(losses=st.lists(st.lists(finite, min_size=3, max_size=3), min_size=1, max_size=8))

@@ -112,7 +112,7 @@ class Compute:
         self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
     ) -> Selection:
         """One of the models by their losses; one's own if the rule's pick is garbage."""
-        index = decide(torch.stack([promise.wait() for promise in losses]), pick)
+        index = decide(torch.stack([promise.wait() for promise in losses]), pick, len(models))
         return Selection([*models, own], int(index))
 
     def train(

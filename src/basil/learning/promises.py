@@ -66,16 +66,43 @@ class Selection:
         return self.models[self.index]
 
 
+class Chosen(Selection):
+    """One of some models, by a number that may still be on its way."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, models: Sequence[Tensor], number: Tensor) -> None:
+        self.models = models
+        self.number = number
+
+    @property
+    def index(self) -> int:
+        return int(self.number)
+
+    def model(self) -> Tensor:
+        """Without a look at the number."""
+        return torch.stack(list(self.models)).index_select(0, self.number.view(1)).view(-1)
+
+
+def chosen(models: Sequence[Tensor], number: Tensor) -> Selection:
+    """The model of that number.  On a CPU nothing is gained by not looking."""
+    if number.device.type == "cpu":
+        return Selection(models, int(number))
+    return Chosen(models, number)
+
+
 def tensor_of(model: Tensor | Selection) -> Tensor:
     return model.model() if isinstance(model, Selection) else model
 
 
-def decide(losses: Tensor, pick: Pick) -> Tensor:
+def decide(losses: Tensor, pick: Pick, candidates: int) -> Tensor:
     """The index that the rule picks; one past the last candidate if its pick is garbage.
 
-    Garbage has a mean loss that is not finite.
+    That is one's own model, whose losses may be the last row.  Garbage has a mean loss that is not
+    finite.
     """
     means = losses.mean(1, dtype=torch.float64)
     means = means.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=torch.inf)
     index = pick(losses, means)
-    return torch.where(means.take(index).isinf(), len(losses), index)
+    index = index.clamp(max=len(losses) - 1)
+    return torch.where(means.take(index).isinf(), candidates, index)

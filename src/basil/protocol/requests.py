@@ -106,7 +106,8 @@ class Select:
     """One of the models by their losses, as `pick` decides.  Answer: a `Selection`, at once.
 
     Of models [candidate] and then one's own, which is selected if the pick has a loss that is not
-    finite.  On a GPU it may be known only later which one it is; a `Train` takes it as it is.
+    finite; its own losses may stand after the candidates'.  On a GPU it may be known only later
+    which one it is; a `Train` takes it as it is.
     """
 
     models: list[Tensor]

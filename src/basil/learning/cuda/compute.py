@@ -31,7 +31,16 @@ from basil.learning.cuda.places import Models, Places
 from basil.learning.cuda.track import Track
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
-from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
+from basil.learning.promises import (
+    Chosen,
+    Losses,
+    Pick,
+    Promise,
+    Selection,
+    decide,
+    kept,
+    tensor_of,
+)
 
 TRACKS = 8  # trainings at a time
 
@@ -40,13 +49,14 @@ TRACKS = 8  # trainings at a time
 class Turn:
     """What a piece of work consists of; all that a captured graph cannot vary.
 
-    Score a model on `scores` batches of `batch` samples; select one of `candidates` by their losses
-    on one such batch; train on batches of these `sizes`.
+    Score a model on `scores` batches of `batch` samples; select one of `models` (the last is one's
+    own) by `compared` losses on one such batch; train on batches of these `sizes`.
     """
 
     batch: int = 0
     scores: int = 0
-    candidates: int = 0
+    models: int = 0
+    compared: int = 0
     pick: object = None
     sizes: tuple[int, ...] = ()
 
@@ -154,16 +164,17 @@ class GraphCompute(Compute):
         if any(len(promise) != sizes[0] for promise in self._pending):
             self.flush()
         pending, self._pending = self._pending, []
-        models = self._models
-        models.begin()
+        rows = self._models
+        rows.begin()
         samples = [batch.indices for batch in batches]
         samples += [promise.batch.indices for promise in pending]
         numbers = [0, bits_of(rate)]
         if pending:
-            numbers += [models.row(self._pending_model), *(p.place for p in pending)]
-        numbers += selection.numbers([models.row(model) for model in selection.models])
-        numbers[0] = out = models.free()
-        turn = Turn(sizes[0], len(pending), len(selection.losses), _identity(selection.pick), sizes)
+            numbers += [rows.row(self._pending_model), *(p.place for p in pending)]
+        numbers += selection.numbers([rows.row(model) for model in selection.models])
+        numbers[0] = out = rows.free()
+        models, losses, pick = selection.models, selection.losses, _identity(selection.pick)
+        turn = Turn(sizes[0], len(pending), len(models), len(losses), pick, sizes)
         self._launch(turn, samples, numbers, selection.pick)
         for promise in pending:
             promise.made = True
@@ -216,27 +227,29 @@ class GraphCompute(Compute):
             rows = [self._models.row(model) for model in selection.models]
             turn = Turn(
                 batch=len(selection.losses[0]),
-                candidates=len(selection.losses),
+                models=len(selection.models),
+                compared=len(selection.losses),
                 pick=_identity(selection.pick),
             )
             self._launch(turn, [], selection.numbers(rows), selection.pick)
             selection.made = True
 
     def indices(self, selections: Sequence[Selection]) -> Promise[list[int]]:
-        late = [s for s in selections if isinstance(s, LateSelection)]
-        for selection in late:
-            self.make(selection)
-        # A place may be another selection's by the time that somebody waits.
-        places = [s.place if isinstance(s, LateSelection) else None for s in selections]
-        known = [0 if isinstance(s, LateSelection) else s.index for s in selections]
-        if not late:
-            return kept(known)
-        picked = self._read(self.picked.tensor)
+        numbers = []  # on the device: those of this moment, since a place may be used again
+        for selection in selections:
+            if isinstance(selection, LateSelection):
+                self.make(selection)
+                numbers.append(self.picked.tensor[selection.place])
+            elif isinstance(selection, Chosen):
+                numbers.append(selection.number)
+        if not numbers:
+            return kept([selection.index for selection in selections])
+        read = self._read(torch.stack(numbers))
+        known = [None if isinstance(s, LateSelection | Chosen) else s.index for s in selections]
 
         def keep() -> list[int]:
-            found = picked().tolist()
-            pairs = zip(places, known, strict=True)
-            return [index if place is None else found[place] for place, index in pairs]
+            found = iter(read().tolist())
+            return [next(found) if index is None else index for index in known]
 
         return Promise(keep)
 
@@ -295,7 +308,7 @@ class GraphCompute(Compute):
             losses = self._kernels.losses(vector, scored).view(turn.scores, turn.batch)
             table = self.losses.tensor[:, : turn.batch]
             table.index_copy_(0, fields.next(turn.scores), losses)
-        row = self._pick(turn, pick, fields) if turn.candidates else None
+        row = self._pick(turn, pick, fields) if turn.compared else None
         if steps:
             row = fields.next(1) if row is None else row
             torch.index_select(self._models.matrix, 0, row, out=self._lane.vector)
@@ -306,9 +319,9 @@ class GraphCompute(Compute):
     def _pick(self, turn: Turn, pick: Pick | None, fields: Fields) -> Tensor:
         """The row of the selected model."""
         assert pick is not None
-        places, rows = fields.next(turn.candidates), fields.next(turn.candidates + 1)
+        places, rows = fields.next(turn.compared), fields.next(turn.models)
         losses = self.losses.tensor[:, : turn.batch].index_select(0, places)
-        index = decide(losses, pick).view(1)
+        index = decide(losses, pick, turn.models - 1).view(1)
         self.picked.tensor.index_copy_(0, fields.next(1), index)
         return rows.index_select(0, index)
 

@@ -1,4 +1,4 @@
-"""Selection rules: from which of the stored models a node goes on.
+"""What a selection rule sees and what it answers.
 
 A rule is a generator over the requests, so it may ask for further scores; most only ask for a
 `Select`.  It sees the candidates with their losses on this round's batch, the node's own last model
@@ -14,8 +14,7 @@ from torch import Tensor
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Pick, Selection
 from basil.protocol.memory import INITIAL, Entry
-from basil.protocol.requests import Score, Select
-from basil.table import Table
+from basil.protocol.requests import Combine, Score, Select
 
 
 @dataclass(slots=True, eq=False)
@@ -37,10 +36,13 @@ class Candidates:
         """Who sent each candidate, and last oneself; None for x⁰ and for oneself."""
         return (*(None if e.sender == INITIAL else e.sender for e in self.entries), None)
 
-    def choose(self, pick: Pick) -> "Deliberation":
-        """Go on from the candidate that is picked; from one's own model if it is garbage."""
-        selected = yield Select(self.models, self.losses, self.own, pick)
-        assert isinstance(selected, Selection)
+    def choose(self, pick: Pick, own: Losses | None = None) -> "Deliberation":
+        """Go on from the candidate that is picked; from one's own model if it is garbage.
+
+        With the losses of one's own model the pick sees them as the last row, and may name it.
+        """
+        losses = self.losses if own is None else [*self.losses, own]
+        selected = yield Select(self.models, losses, self.own, pick)
         return Choice(selected, selected)
 
 
@@ -55,31 +57,5 @@ class Choice:
     state: dict[str, Any] = field(default_factory=dict)
 
 
-Deliberation: TypeAlias = Generator[Score | Select, Losses | Selection, Choice]
+Deliberation: TypeAlias = Generator[Score | Select | Combine, Any, Choice]
 Rule: TypeAlias = Callable[[Candidates], Deliberation]
-
-
-def lowest_loss(candidates: Candidates) -> Deliberation:
-    """argmin over the stored models of the mean loss on this round's batch (Def. 1, eq. 3).
-
-    A tie goes to the nearest predecessor, whose model has seen the most updates.
-    """
-    return (yield from candidates.choose(_lowest))
-
-
-def newest(candidates: Candidates) -> Deliberation:
-    """The nearest predecessor's model whatever its loss: no defence beyond refusing garbage."""
-    return (yield from candidates.choose(_first_finite))
-
-
-def _lowest(losses: Tensor, means: Tensor) -> Tensor:
-    return means.argmin()
-
-
-def _first_finite(losses: Tensor, means: Tensor) -> Tensor:
-    return means.isinf().int().argmin()
-
-
-RULES: Table[Callable[..., Deliberation]] = Table(
-    "rule", {"lowest-loss": lowest_loss, "newest": newest}
-)

@@ -1,0 +1,21 @@
+"""Selection rules: from which of the stored models a node goes on."""
+
+from collections.abc import Callable
+
+from basil.protocol.rules.contract import Candidates, Choice, Deliberation, Rule
+from basil.protocol.rules.freshest import freshest
+from basil.protocol.rules.lowest import lowest_loss, newest
+from basil.protocol.rules.standing import standing
+from basil.table import Table
+
+__all__ = ["RULES", "Candidates", "Choice", "Deliberation", "Rule", "lowest_loss"]
+
+RULES: Table[Callable[..., Deliberation]] = Table(
+    "rule",
+    {
+        "lowest-loss": lowest_loss,
+        "newest": newest,
+        "freshest": freshest,
+        "standing": standing,
+    },
+)

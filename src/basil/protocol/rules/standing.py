@@ -1,0 +1,81 @@
+"""A memory of who made models worse."""
+
+import torch
+from torch import Tensor
+
+from basil.errors import UserError
+from basil.learning.promises import chosen
+from basil.protocol.requests import Score
+from basil.protocol.rules.contract import Candidates, Choice, Deliberation
+from basil.protocol.rules.freshest import non_negative
+from basil.protocol.rules.noise import above_the_lowest, excess, first
+
+LEAST = 3  # older models that a model is compared with, or there is no verdict
+MOST = (
+    3.0  # standard errors that one verdict may count: nobody is ruined, or redeemed, by one model
+)
+
+
+def standing(
+    candidates: Candidates, *, z: float = 1.0, doubt: float = 2.0, memory: float = 0.98
+) -> Deliberation:
+    """`freshest`, from senders whose models were not, over the rounds, worse than those before.
+
+    In each round every sender j gets a verdict: the excess t_j of its model's losses over those of
+    the middle one (by mean loss) of the older stored models, in standard errors and cut off at ±3.
+    Its standing is the sum of its verdicts, each round weighed `memory` times the round after,
+    divided by the standard deviation that such a sum has by chance: Σ μ^a t / √Σ μ^2a.  Who stands
+    above `doubt` is passed over.  Among the others, and one's own last model, as in `freshest`.
+    (No publication's.)
+
+    Why: a colluder that shifts good models by less than one batch's noise cannot be seen in one
+    turn.  But it does so every round, to the same successors: after r rounds the noise has shrunk
+    by √r, and the shift has not.  An honest sender's model is on average *better* than older ones.
+
+    Limits: what makes no model worse on this node's data (a backdoor, a drift along directions that
+    do not matter yet) earns no bad verdicts.  A liar that alternates can keep its standing at the
+    edge, and then does as much harm as it has done good.
+    """
+    non_negative(z, "z")
+    if not 0 < memory <= 1:
+        raise UserError(f"scheme.memory = {memory}: it must be above 0, up to 1")
+    own = yield Score(candidates.own, candidates.batch)
+    losses = torch.stack([*(promise.wait() for promise in candidates.losses), own.wait()])
+    means = losses.mean(1, dtype=torch.float64).nan_to_num(nan=torch.inf, neginf=torch.inf)
+    known = _judged(candidates, losses[:-1], means[:-1], memory)
+    records = torch.stack([known[str(entry.sender)] for entry in candidates.entries])
+    doubted = records[:, 0] > doubt * records[:, 1].sqrt()
+    near = above_the_lowest(losses, means) <= z
+    trusted = torch.cat([near[:-1] & ~doubted, near[-1:]])
+    usable = trusted & means.isfinite()
+    number = first(usable).clamp(max=len(candidates.entries))
+    selected = chosen([*candidates.models, candidates.own], number)
+    return Choice(selected, selected, {"standing": known})
+
+
+def _judged(
+    candidates: Candidates, losses: Tensor, means: Tensor, memory: float
+) -> dict[str, Tensor]:
+    """Each known sender's [Σ μ^a t, Σ μ^2a], this round's verdicts included."""
+    known: dict[str, Tensor] = dict(candidates.state.get("standing", {}))
+    verdicts = _verdicts(losses, means)
+    fresh = torch.zeros(2, dtype=torch.float64, device=losses.device)
+    fading = torch.tensor([memory, memory**2], dtype=torch.float64, device=losses.device)
+    for row, entry in enumerate(candidates.entries):
+        name = str(entry.sender)
+        record = known.get(name, fresh)
+        judged = len(losses) - 1 - row >= LEAST
+        known[name] = record * fading + verdicts[row] if judged else record
+    return known
+
+
+def _verdicts(losses: Tensor, means: Tensor) -> Tensor:
+    """[sender, (t, 1)] for each row against the middle one of the older ones, nearest row first."""
+    rows = torch.arange(len(losses), device=losses.device)
+    older = torch.where(rows[None, :] > rows[:, None], means[None, :], torch.inf)
+    # Of m older models the middle one by mean loss; of an even number the better of the two.
+    middle = ((len(losses) - 2 - rows).clamp(min=0)) // 2
+    reference = older.argsort(dim=1, stable=True).gather(1, middle[:, None])[:, 0]
+    t = excess(losses, losses.index_select(0, reference)).clamp(-MOST, MOST)
+    sane = means.index_select(0, reference).isfinite()  # next to garbage there is no verdict
+    return torch.stack([torch.where(sane, t, 0.0), sane.double()], 1)

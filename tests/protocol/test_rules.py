@@ -1,0 +1,152 @@
+"""Rules beyond the paper's, each against a literal twin in plain Python."""
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from basil.errors import UserError
+from basil.learning.pool import Batch
+from basil.learning.promises import Losses, tensor_of
+from basil.protocol.memory import Entry
+from basil.protocol.rules import RULES, Candidates, Choice
+
+from ring_helpers import answered
+
+OWN = torch.full((2,), -1.0)
+Table = list[list[float]]
+
+# Quarters: sums and differences of a few of them are exact, so that a tie is a tie in both.
+quarters = st.integers(-40, 40).map(lambda n: n / 4)
+
+
+def tables(rows: int) -> st.SearchStrategy[Table]:
+    return st.lists(st.lists(quarters, min_size=4, max_size=4), min_size=rows, max_size=rows)
+
+
+def choose(
+    rule: str, losses: Table, own: list[float], state: dict[str, Any] | None = None, **options: Any
+) -> Choice:
+    """`losses`: the nearest predecessor's first; its sender is 0."""
+    entries = [Entry(i, 100 - i, torch.full((2,), float(i))) for i in range(len(losses))]
+    promises = [Losses(torch.tensor(row)) for row in losses]
+    candidates = Candidates(entries, promises, OWN, Batch(np.arange(4)), state or {})
+    return answered(RULES[rule](candidates, **options), own)
+
+
+def excess(row: list[float], reference: list[float]) -> float:
+    """mean / standard error of the paired differences."""
+    gaps = [a - b for a, b in zip(row, reference, strict=True)]
+    mean = statistics.fmean(gaps)
+    if mean == 0:
+        return 0.0
+    spread = statistics.stdev(gaps)
+    return math.copysign(math.inf, mean) if spread == 0 else mean / (spread / math.sqrt(len(gaps)))
+
+
+def freshest_literally(losses: Table, z: float) -> int:
+    best = min(losses, key=statistics.fmean)
+    return next(j for j, row in enumerate(losses) if excess(row, best) <= z)
+
+
+@settings(deadline=None)
+@given(losses=tables(4), z=st.sampled_from([0.0, 0.37, 1.13, 2.71]))
+def test_the_freshest_within_noise(losses: Table, z: float) -> None:
+    choice = choose("freshest", losses, [], z=z, anchor=False)
+    assert choice.selected.index == freshest_literally(losses, z)
+
+
+@settings(deadline=None)
+@given(losses=tables(4), z=st.sampled_from([0.0, 0.37, 1.13, 2.71]))
+def test_with_an_anchor_ones_own_model_is_the_oldest_candidate(losses: Table, z: float) -> None:
+    *others, own = losses
+    choice = choose("freshest", others, own, z=z)
+    assert choice.selected.index == freshest_literally(losses, z)
+    chose_own = torch.equal(tensor_of(choice.model), OWN)
+    assert chose_own == (choice.selected.index == 3)
+
+
+def test_a_lap_of_small_harm_is_noticed() -> None:
+    """No candidate differs from the next by much; all of them are worse than what one had."""
+    losses = [[1.5, 1.6, 1.4, 1.5], [1.5, 1.6, 1.5, 1.5], [1.4, 1.6, 1.4, 1.5]]
+    own = [1.0, 1.1, 1.0, 1.1]
+    assert choose("freshest", losses, own, anchor=False).selected.index == 0
+    assert choose("freshest", losses, own).selected.index == 3
+
+
+def standing_literally(
+    rounds: list[Table], z: float, doubt: float, memory: float
+) -> tuple[list[int], dict[int, tuple[float, float]]]:
+    """Index chosen in each round; each sender's sums.  The last row of a table is one's own."""
+    sums: dict[int, tuple[float, float]] = {}
+    made = []
+    for table in rounds:
+        *others, _ = table
+        for j, row in enumerate(others):
+            older = sorted(others[j + 1 :], key=statistics.fmean)
+            if len(older) >= 3:
+                middle = older[(len(older) - 1) // 2]
+                t = max(-3.0, min(3.0, excess(row, middle)))
+                total, weight = sums.get(j, (0.0, 0.0))
+                sums[j] = memory * total + t, memory**2 * weight + 1
+        best = min(table, key=statistics.fmean)
+        for j, row in enumerate(table):
+            total, weight = sums.get(j, (0.0, 0.0)) if j < len(others) else (0.0, 0.0)
+            if excess(row, best) <= z and total <= doubt * math.sqrt(weight):
+                made.append(j)
+                break
+        else:
+            made.append(len(others))
+    return made, sums
+
+
+@settings(deadline=None, max_examples=50)
+@given(rounds=st.lists(tables(7), min_size=1, max_size=4), doubt=st.sampled_from([0.0, 1.0, 2.0]))
+def test_standing_against_a_literal_twin(rounds: list[Table], doubt: float) -> None:
+    expected, sums = standing_literally(rounds, 1.13, doubt, 0.9)
+    state: dict[str, Any] = {}
+    made = []
+    for table in rounds:
+        choice = choose("standing", table[:-1], table[-1], state, z=1.13, doubt=doubt, memory=0.9)
+        made.append(choice.selected.index)
+        state = choice.state
+    assert made == expected
+    for sender, pair in sums.items():
+        assert state["standing"][str(sender)].tolist() == pytest.approx(pair)
+
+
+def test_who_lies_a_little_every_round_loses_its_standing() -> None:
+    """A harm of half a standard error a round: never seen in one, seen over thirty."""
+    stream = np.random.default_rng(0)
+    state: dict[str, Any] = {}
+    picks = []
+    for _ in range(60):
+        base = stream.normal(1.0, 0.3, 80)
+        rows = [base + stream.normal(0.0, 0.1, 80) for _ in range(10)]
+        rows[0] += 0.5 * 0.1 * math.sqrt(2 / 80)  # the nearest is the liar
+        own = base + 0.05
+        choice = choose("standing", [row.tolist() for row in rows], own.tolist(), state)
+        state = choice.state
+        picks.append(choice.selected.index)
+    assert picks[:10].count(0) >= 2  # at first it is chosen as often as any
+    assert 0 not in picks[-10:]
+    doubted = [s for s, (t, w) in state["standing"].items() if float(t) > 2 * math.sqrt(float(w))]
+    assert doubted == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "sentence"),
+    [
+        ("freshest", {"z": -1.0}, "scheme.z"),
+        ("standing", {"memory": 0.0}, "scheme.memory"),
+        ("standing", {"memory": 1.5}, "scheme.memory"),
+    ],
+)
+def test_wrong_options(rule: str, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        choose(rule, [[1.0, 2.0, 3.0, 4.0]], [1.0, 1.0, 1.0, 1.0], **options)
