@@ -1,4 +1,4 @@
-"""The virtual clock of Basil+ against Appendix E and Proposition 4, two programs that share no code.
+"""The virtual clock of Basil+ against App. E and Proposition 4: two programs that share no code.
 
 One global round with every T drawn at random.  The stages whose time App. E states with an equals
 sign take just that; the whole never takes longer than the stages' sum.
