@@ -1,4 +1,4 @@
-"""Basil+ with 400 nodes in 16 rings: memory, and time against the bare passes that it consists of."""
+"""Basil+ with 400 nodes in 16 rings: memory, and time against the bare passes in it."""
 
 import json
 import subprocess

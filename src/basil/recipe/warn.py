@@ -1,7 +1,7 @@
 """What is allowed but likely to disappoint."""
 
-from basil.recipe.schema import NO_ATTACK, Recipe
 from basil.protocol.schemes import GROUP_SCHEMES
+from basil.recipe.schema import NO_ATTACK, Recipe
 from basil.theory import (
     failure_exact,
     group_failure_exact,
