@@ -1,4 +1,5 @@
-"""Data sharing among a few nodes whose samples are numbers: node i owns 100·i, 100·i + 1, …"""
+"""Data sharing: among a few nodes whose samples are numbers (node i owns 100·i, 100·i + 1, …), and
+in small whole runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from basil.protocol.acds import Outcome, Sharer, acds
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Arrival, Protocol, Send
 from basil.protocol.timetable import Timetable
+from basil.recipe import parse
 from basil.topology import divide
 
 from ring_helpers import Quadratic, Witness
@@ -69,6 +71,7 @@ def share(
     own: int = OWN,
     seed: int = 0,
     latency: float = 0.0,
+    senders: int = 1,
 ) -> Shared:
     """Run Algorithm 2, the nodes in the order of their ids."""
     timing = Timing(0.0, 0.0, megabits, latency)
@@ -78,6 +81,7 @@ def share(
         size,
         lambda k: timing.link(Basket(np.zeros(k), bits).wire_bytes),
         opening=opening,
+        senders=senders,
     )
     shared = Shared(table=table)
 
@@ -118,3 +122,18 @@ def share(
     assert simulator.run()
     shared.bytes = simulator.done.bytes
     return shared
+
+
+def recipe(**sections: dict[str, Any]) -> Any:
+    tree: dict[str, Any] = {
+        "seed": 3,
+        "data": {"partition": "sorted"},
+        "ring": {"nodes": 8, "byzantine": 2},
+        "sharing": {"alpha": 0.1, "batches": 3, "groups": 2},
+        "scheme": {"rounds": 4},
+        "learning": {"batch": 16, "rate": 0.1},
+        "record": {"every": 2, "checkpoint": 3600},
+    }
+    for section, values in sections.items():
+        tree.setdefault(section, {}).update(values)
+    return parse(tree)

@@ -187,6 +187,13 @@ def test_rank_seeking_by_hand() -> None:
     assert torch.equal(lie("rank-seeking", seen, effort=1), torch.tensor([4.0, 10.0]))
 
 
+def test_overfit_shared_by_hand() -> None:
+    """Ten steps on shared samples went from (1, 1) to (4, 5): sent as it is, or leaning by 5/10."""
+    seen = view(chosen=torch.ones(2), honest=torch.tensor([4.0, 5.0]), layout=PAIR)
+    assert torch.equal(lie("overfit-shared", seen), torch.tensor([4.0, 5.0]))
+    assert torch.equal(lie("overfit-shared", seen, scale=1.0), torch.tensor([4.0, 5.5]))
+
+
 def test_betrayal_is_honest_and_then_is_not() -> None:
     for k, sign in ((1, 1), (3, 1), (4, -1)):
         seen = view(k=k)
@@ -211,6 +218,10 @@ def test_betrayal_is_honest_and_then_is_not() -> None:
         ("drift", {"coordinate": D}, f"coordinate = {D}: the model has {D} parameters"),
         ("drift", {"scale": 0.0}, "scale = 0.0: it must be more than 0"),
         ("rank-seeking", {"effort": 0}, "effort = 0: it must be 1 or more"),
+        ("overfit-shared", {"effort": 0}, "effort = 0: it must be 1 or more"),
+        ("overfit-shared", {"boost": 0.0}, "boost = 0.0: it must be more than 0"),
+        ("overfit-shared", {"unlearn": -1}, "unlearn = -1: it must be 0 or more"),
+        ("overfit-shared", {"scale": -1.0}, "scale = -1.0: it must be 0 or more"),
         ("betrayal", {"rounds": -1}, "rounds = -1: it must be 0 or more"),
     ],
 )
@@ -225,12 +236,14 @@ def test_an_option_out_of_range_is_one_sentence(
 # -- the adversary -------------------------------------------------------------------------------
 
 
-def byzantine(scheme: object, attack: object, options: dict[str, object]) -> Protocol:
+def byzantine(
+    scheme: object, attack: object, options: dict[str, object], **loot: object
+) -> Protocol:
     """Node 0 of four, which lies from the first round."""
     compute = Quadratic((1.0, 2.0, 3.0, 4.0), x0=0.0).compute()
     ring, draw = Ring((0, 1, 2, 3)), lambda k: (Batch(np.array([k])),)
     node = plain_node(0, compute, ring=ring, rounds=5, draw=draw)
-    return adversary(node, scheme, attack, options, 1, compute.layout, 0, {})  # type: ignore[arg-type]
+    return adversary(node, scheme, attack, options, 1, compute.layout, 0, {}, **loot)  # type: ignore[arg-type]
 
 
 def test_each_receiver_gets_its_own_vector_at_one_moment() -> None:
@@ -288,3 +301,32 @@ def test_rank_seeking_asks_for_the_work_of_several_turns() -> None:
 
 def test_the_layout_in_use_has_a_last_bias() -> None:
     assert LAYOUT.slots[-1].name.endswith("bias")
+
+
+def test_who_overfits_climbs_on_its_own_samples_and_descends_on_those_of_others() -> None:
+    """Two steps up on 7, 8, 9, then three down on 20 … 39, each on from where the last ended."""
+
+    def scheme(node: Node) -> Protocol:
+        model = yield Train(torch.zeros(1), (Batch(np.arange(3)),), 0.5, lambda: 1)
+        yield Send((1,), 1, model)
+
+    options = {"effort": 3, "boost": 4.0, "unlearn": 2, "scale": 0.0, "coordinate": -1}
+    loot = {"received": np.arange(20, 40), "private": np.arange(7, 10)}
+    liar = byzantine(scheme, ATTACKS["overfit-shared"], options, **loot)
+    climb = next(liar)
+    assert isinstance(climb, Train)
+    assert climb.rate == -2.0
+    assert [sorted(batch.indices.tolist()) for batch in climb.batches] == [[7, 8, 9]] * 2
+    descend = liar.send(torch.ones(1))
+    assert isinstance(descend, Train)
+    assert descend.rate == 2.0
+    assert torch.equal(descend.model, torch.ones(1))
+    assert [len(batch) for batch in descend.batches] == [3] * 3
+    assert {int(i) for batch in descend.batches for i in batch.indices} <= set(range(20, 40))
+    sent = liar.send(torch.full((1,), 5.0))
+    assert isinstance(sent, Send)
+    assert torch.equal(sent.body, torch.full((1,), 5.0))
+    empty = byzantine(scheme, ATTACKS["overfit-shared"], options)  # it was away: honest work
+    honest = next(empty)
+    assert isinstance(honest, Train)
+    assert honest.rate == 0.5

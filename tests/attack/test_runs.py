@@ -25,6 +25,7 @@ def recipe(attack: str, scheme: str = "basil", **options: Any) -> Any:
             "scheme": {"name": scheme, "rounds": 4},
             "learning": {"batch": 16, "rate": 0.1},
             "attack": {"name": attack, "start": 1, **options},
+            "sharing": {"alpha": 0.1 if ATTACKS[attack].needs_sharing else 0.0},
             "record": {"every": 2, "checkpoint": 3600},
         }
     )

@@ -270,6 +270,8 @@ def test_every_attack_can_be_run_by_its_name(basil):
         words = ["-s", f"attack.name={attack}", "-s", "attack.start=1", "-s", "scheme.rounds=2"]
         if attack == "backdoor":  # a patch wants images
             words += ["-s", "data.dataset=digits"]
+        if ATTACKS[attack].needs_sharing:
+            words += ["-s", "sharing.alpha=0.5"]
         answer = basil("run", "tiny.toml", "--json", *words)
         assert (answer.code, answer.json["attack"]) == (0, attack)
         assert answer.json["byzantine"] == 1

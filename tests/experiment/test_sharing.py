@@ -9,33 +9,14 @@ import pytest
 
 from basil.attack.sharing import FAULTS
 from basil.cli import main
-from basil.data import Dataset, Samples
 from basil.data.sensitive import SENSITIVE
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, Own, resume
-from basil.experiment import sharing as module
-from basil.protocol.basket import Basket
-from basil.protocol.requests import Send
+from basil.experiment import Experiment, Interrupted, resume
 from basil.protocol.schemes import POOLED_SCHEMES, SCHEMES
-from basil.recipe import parse
 from basil.recipe.warn import warnings
 
 from ring_helpers import StopAfter, files_of_run
-
-
-def recipe(**sections: dict[str, Any]) -> Any:
-    tree: dict[str, Any] = {
-        "seed": 3,
-        "data": {"partition": "sorted"},
-        "ring": {"nodes": 8, "byzantine": 2},
-        "sharing": {"alpha": 0.1, "batches": 3, "groups": 2},
-        "scheme": {"rounds": 4},
-        "learning": {"batch": 16, "rate": 0.1},
-        "record": {"every": 2, "checkpoint": 3600},
-    }
-    for section, values in sections.items():
-        tree.setdefault(section, {}).update(values)
-    return parse(tree)
+from sharing_helpers import recipe
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -57,7 +38,9 @@ def test_every_scheme_trains_on_what_was_shared(tmp_path: Path, scheme: str) -> 
     assert rows[0].startswith("receiver,group,round,samples,candidates")
     written = json.loads((tmp_path / "run" / "sharing.json").read_text())
     assert {node["received"] for node in written["nodes"].values()} == {7 * 3 * M}
-    assert sum(written["samples_by_possible_owners"].values()) == 8 * 7 * 3 * M
+    owners = written["possible_owners"]
+    assert sum(owners["paper"].values()) == sum(owners["dummies_known"].values()) == 8 * 7 * 3 * M
+    assert owners["liars_collude"] == {"4": 8 * 3 * M}  # nobody lies: whole groups
 
 
 @pytest.mark.parametrize("scheme", ["basil", "r-plain", "ubar"])
@@ -78,83 +61,6 @@ def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, scheme: str, f
         assert (stopped / name).read_text() == (tmp_path / "whole" / name).read_text()
 
 
-def toy(samples: int = 240) -> Dataset:
-    """Twelve fine classes in four coarse ones."""
-    stream = np.random.default_rng(0)
-    x = stream.normal(size=(samples, 5)).astype(np.float32)
-    fine = np.arange(samples) % 12
-    train = Samples(x, fine // 3, fine)
-    names = tuple("abcd")
-    return Dataset("toy", train, Samples(x[:20], fine[:20] // 3), 4, names, (0.0,), (1.0,))
-
-
-@pytest.mark.parametrize("rule", [name for name in SENSITIVE if name != "none"])
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("opening", [False, True])
-@pytest.mark.parametrize("dummies", ["noise", "held-out"])
-@pytest.mark.parametrize("alpha", [0.2, 1.0])
-def test_a_sensitive_sample_never_leaves(
-    tmp_path: Path,
-    monkeypatch: Any,
-    rule: str,
-    fault: str,
-    opening: bool,
-    dummies: str,
-    alpha: float,
-) -> None:
-    """Whatever is sent, by whomever: not one of them is in it, and nobody trains on another's."""
-    data = toy()
-    marked = np.arange(240) % 7 == 0
-    np.save(tmp_path / "mask.npy", marked)
-    options = {
-        "classes": {"classes": "0, 2"},
-        "subclasses": {"gamma": 0.34},
-        "mask": {"file": str(tmp_path / "mask.npy")},
-    }[rule]
-    sent: list[int] = []
-    metered = module._metered
-
-    def tapped(node: int, protocol: Any, shared: Any) -> Any:
-        inner = metered(node, protocol, shared)
-        answer = None
-        while True:
-            try:
-                request = inner.send(answer)
-            except StopIteration:
-                return
-            if isinstance(request, Send) and isinstance(request.body, Basket):
-                sent.extend(request.body.rows.tolist())
-            answer = yield request
-
-    monkeypatch.setattr(module, "_metered", tapped)
-    part = {"alpha": alpha, "sensitive": rule, "fault": fault, "opening": opening, **options}
-    experiment = Experiment(
-        recipe(
-            sharing={**part, "dummies": dummies, "public": 0.1, "batches": 2},
-            data={"dataset": "digits", "partition": "iid"},
-            attack={"name": "gaussian"},
-            learning={"batch": 4, "model": "softmax"},
-        ),
-        Own(dataset=data),
-    )
-    sensitive = SENSITIVE[rule](data.train, **options)
-    if dummies == "held-out":
-        sensitive[experiment.cast.public] = False  # no node's: public from the start
-    secret = set(np.flatnonzero(sensitive).tolist())
-    assert secret
-    assert sent
-    assert not secret.intersection(sent)
-    for node, received in experiment.cast.received.items():
-        assert not secret.intersection(received.tolist())
-        assert not set(received.tolist()).intersection(experiment.cast.local[node].tolist())
-
-
-def test_gamma_marks_the_last_subclasses_of_each_class() -> None:
-    marked = SENSITIVE["subclasses"](toy().train, gamma=0.34)
-    assert [bool(marked[i]) for i in range(12)] == [False, True, True] * 4
-    assert not SENSITIVE["subclasses"](toy().train, gamma=1.0).any()
-
-
 @pytest.mark.parametrize(
     ("part", "sentence"),
     [
@@ -162,7 +68,9 @@ def test_gamma_marks_the_last_subclasses_of_each_class() -> None:
         ({"alpha": 0.001}, "less than one for each"),
         ({"groups": 5}, "hides nobody"),
         ({"batches": 0}, "batches = 0"),
-        ({"dummies": "air"}, "noise or held-out"),
+        ({"dummies": "air"}, "noise, held-out or file"),
+        ({"dummies": "file"}, "name the .npz file"),
+        ({"dummies": "file", "public_file": "/nowhere.npz"}, "is no .npz file"),
         ({"fault": "sillent"}, "did you mean 'silent'"),
         ({"sensitive": "classes"}, "list the sensitive classes"),
         ({"sensitive": "classes", "classes": "77"}, "no sample has class 77"),
@@ -170,6 +78,12 @@ def test_gamma_marks_the_last_subclasses_of_each_class() -> None:
         ({"sensitive": "mask"}, "name the .npy file"),
         ({"sensitive": "mask", "file": "/nowhere.npy"}, "cannot be read"),
         ({"dummies": "held-out", "public": 0.0}, "that is none"),
+        ({"epsilon": -1.0}, "epsilon = -1.0"),
+        ({"epsilon": 1.0, "delta": 0.0}, "delta = 0.0"),
+        ({"epsilon": 1.0, "clip": 0.0}, "clip = 0.0"),
+        ({"label_epsilon": 1.0}, "set epsilon too"),
+        ({"senders": 0}, "senders = 0"),
+        ({"senders": 5}, "has only 4 nodes"),
     ],
 )
 def test_mistakes_are_said(part: dict[str, Any], sentence: str) -> None:
@@ -188,9 +102,9 @@ def test_poisoned_samples_are_shared_by_those_who_poison() -> None:
 
 def test_noise_is_not_trained_on_and_public_data_is() -> None:
     noise = Experiment(recipe()).cast
-    assert all(not np.isin(rows, noise.dummies).any() for rows in noise.received.values())
+    assert all(not np.isin(rows, noise.offers.dummies).any() for rows in noise.received.values())
     public = Experiment(recipe(sharing={"dummies": "held-out"})).cast
-    assert any(np.isin(rows, public.dummies).any() for rows in public.received.values())
+    assert any(np.isin(rows, public.offers.dummies).any() for rows in public.received.values())
     assert not any(np.isin(rows, public.public).any() for rows in public.local)
 
 
@@ -210,3 +124,76 @@ def test_what_a_recipe_can_name_is_listed(capsys: pytest.CaptureFixture[str]) ->
         assert main(["list", what]) == 0
         listed = capsys.readouterr().out
         assert all(name in listed for name in table)
+
+
+def test_runs_side_by_side_share_one_pool_unless_samples_are_changed() -> None:
+    """Dummies of noise are nothing to train on: a comparison needs no copy of the data for them."""
+    first = Experiment(recipe())
+    assert Experiment(recipe(), beside=first).compute.pool is first.compute.pool
+    noisy = Experiment(recipe(sharing={"epsilon": 10.0}), beside=first)
+    assert noisy.compute.pool is not first.compute.pool
+
+
+def test_others_are_given_noisy_copies_and_the_owner_keeps_its_own(tmp_path: Path) -> None:
+    part = {"epsilon": 50.0, "label_epsilon": 2.0}
+    experiment = Experiment(recipe(sharing=part))
+    cast, first = experiment.cast, len(experiment.data.train)
+    M = experiment.shared.table.size
+    for node, received in cast.received.items():
+        assert len(received) == 7 * 3 * M
+        assert (received >= first).all()  # not one original
+        assert not set(received.tolist()) & set(cast.offers.of[node].tolist())
+        assert (cast.samples(node, 1)[: len(cast.local[node])] < first).all()
+    copies, originals = cast.train.x[first:], cast.train.x[:first]
+    assert not any((originals == copy).all((1, 2, 3)).any() for copy in copies)
+    said = experiment.run(tmp_path / "run")["sharing"]["noise"]
+    assert said["epsilon_of_a_sample"] == 52.0
+    assert said["sensitivity"] == pytest.approx(2 * 8)  # 8 × 8 pixels
+    assert said["epsilon_of_all_samples_of_a_node"] > 52.0 + (3 * M - 1) * 2.0
+
+
+def test_compression_changes_bytes_and_time_and_nothing_else(tmp_path: Path) -> None:
+    plain, small = (
+        Experiment(recipe(sharing={"compress": compress})).shared for compress in (False, True)
+    )
+    assert {i: rows.tolist() for i, rows in plain.received().items()} == {
+        i: rows.tolist() for i, rows in small.received().items()
+    }
+    before, after = plain.facts(), small.facts()
+    assert before["bytes"] == before["bytes_without_compression"]
+    assert after["bytes_without_compression"] == before["bytes"]
+    assert after["bytes"] < before["bytes"]
+    assert after["seconds"] < before["seconds"]
+    assert after["bytes_of_busiest_node"] < before["bytes_of_busiest_node"]
+    assert after["incidents"] == 0
+
+
+def test_numbers_are_packed_as_well() -> None:
+    data = {"dataset": "synthetic", "task": "regression", "partition": "iid"}
+    shared = Experiment(
+        recipe(data=data, learning={"model": "linear"}, sharing={"compress": True})
+    ).shared
+    assert shared.facts()["incidents"] == 0
+    assert shared.work.bytes <= shared.plain + shared.work.messages
+
+
+def test_what_was_not_shared_cannot_be_learned_by_heart() -> None:
+    with pytest.raises(UserError, match=r"set sharing\.alpha"):
+        Experiment(recipe(sharing={"alpha": 0.0}, attack={"name": "overfit-shared"}))
+    late = {"name": "betrayal", "rounds": 1, "then": "overfit-shared"}
+    with pytest.raises(UserError, match=r"set sharing\.alpha"):
+        Experiment(recipe(sharing={"alpha": 0.0}, attack=late))
+
+
+def test_dummies_from_a_file_go_round_and_are_not_trained_on(tmp_path: Path) -> None:
+    x = np.full((5, 1, 8, 8), 9, np.uint8)
+    np.savez(tmp_path / "public.npz", x=x, y=np.arange(5))
+    part = {"dummies": "file", "public_file": str(tmp_path / "public.npz"), "opening": True}
+    experiment = Experiment(recipe(sharing=part))
+    first = len(experiment.data.train)
+    assert experiment.cast.offers.dummies.tolist() == list(range(first, first + 5))
+    assert (experiment.cast.offers.rows(np.array([first + 2]))[0, :64] == 9).all()
+    assert all((rows < first).all() for rows in experiment.cast.received.values())
+    np.savez(tmp_path / "public.npz", x=x[:, :, :7], y=np.arange(5))
+    with pytest.raises(UserError, match="x must be uint8"):
+        Experiment(recipe(sharing=part))

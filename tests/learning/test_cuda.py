@@ -7,6 +7,7 @@ sums may differ.
 
 import copy
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,6 +78,16 @@ def test_scores_and_steps(device: str, name: str) -> None:
         torch.testing.assert_close(found, expected, **CLOSE)
         assert not torch.equal(found, model)
         model = found
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_several_models_on_one_batch(device: str, name: str) -> None:
+    plain, fast, batches = both(name, device)
+    models = [plain.initial * factor for factor in (1.0, 0.5, 0.9, 2.0, torch.nan, 0.1)]
+    for batch in batches:  # often enough to be captured on a GPU
+        expected = torch.stack([plain.score(model, [batch])[0].wait() for model in models])
+        torch.testing.assert_close(fast.score_all(models, batch).wait(), expected, **CLOSE)
+        models = [*models[1:], models[0]]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -220,20 +231,17 @@ class Keep:
         return True
 
 
-@pytest.mark.parametrize("attack", ["none", "gaussian", "layer-sign-flip", "inverse", "garbage"])
-@pytest.mark.parametrize("scheme", ["basil", "r-plain", "basil+", "r-plain+"])
-def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str) -> None:
-    """A whole run in the simulator, on this path and on the plain one.
-
-    On several rings their nodes act at the same moments: scores and selections of one ring are
-    asked for between those of another.
-    """
+def on_both_paths(
+    device: str, attack: str, scheme: str, sharing: dict[str, Any] | None = None
+) -> tuple[list[list[int | None]], list[Tensor]]:
+    """Whose models were chosen in a whole run, and the last ones: plain, and by the GPU's text."""
     ring = {"nodes": 9, "byzantine": 2, "connectivity": 4}
     if scheme in GROUP_SCHEMES:
         ring = {"nodes": 12, "byzantine": 2, "connectivity": 3, "groups": 3}
     recipe = parse(
         {
             "ring": ring,
+            "sharing": sharing or {},
             "scheme": {"name": scheme, "rounds": 4},
             "learning": {"batch": 16, "local_steps": 2},
             "attack": {"name": attack},
@@ -253,9 +261,37 @@ def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str)
         made = [record for _, record in keep.records if record.selected is not None]
         chosen.append([record.chosen for record in made])
         final.append(torch.stack([record.model for _, record in keep.records[-9:]]))
+    return chosen, final
+
+
+@pytest.mark.parametrize("attack", ["none", "gaussian", "layer-sign-flip", "inverse", "garbage"])
+@pytest.mark.parametrize("scheme", ["basil", "r-plain", "basil+", "r-plain+"])
+def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str) -> None:
+    """A whole run in the simulator, on this path and on the plain one.
+
+    On several rings their nodes act at the same moments: scores and selections of one ring are
+    asked for between those of another.
+    """
+    chosen, final = on_both_paths(device, attack, scheme)
     assert chosen[0] == chosen[1]
-    if scheme in (
-        "basil",
-        "basil+",
-    ):  # R-plain goes on from whatever it is sent: huge numbers, or none
+    if scheme in ("basil", "basil+"):  # R-plain goes on from whatever it is sent, however huge
         torch.testing.assert_close(final[0], final[1], **CLOSE)
+
+
+@pytest.mark.parametrize("scheme", ["basil", "ubar"])
+@pytest.mark.parametrize("attack", ["gaussian", "label-flip", "overfit-shared"])
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        {"dummies": "noise"},
+        {"dummies": "held-out", "public": 0.1},  # samples that no node owns are trained on
+        {"epsilon": 1000.0, "label_epsilon": 3.0},  # and so are noisy copies
+    ],
+)
+def test_so_does_one_that_has_shared_data(
+    device: str, attack: str, scheme: str, sharing: dict[str, Any]
+) -> None:
+    part = {"alpha": 0.2, "batches": 2, "groups": 2, **sharing}
+    chosen, final = on_both_paths(device, attack, scheme, part)
+    assert chosen[0] == chosen[1]
+    torch.testing.assert_close(final[0], final[1], **CLOSE)

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Generator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basil.protocol.acds import Outcome, Sharer, acds
-from basil.protocol.anonymity import candidates
+from basil.protocol.anonymity import arcs, candidates
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Arrival, Receive, Send
 from basil.protocol.timetable import Timetable
@@ -119,6 +120,28 @@ def test_candidates() -> None:
     assert found[1, 4] == (4, 3, 2)
     assert found[2, 4] == (2, 3, 1)  # who knows the dummies knows that these are node 3's
     assert (3, 4) not in found
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 8), st.sets(st.integers(0, 7), min_size=1, max_size=4))
+def test_what_colluders_learn_from_their_baskets(n, colluders) -> None:
+    """By their own means: what B received less what A passed on is of the honest nodes between."""
+    colluders = {c for c in colluders if c < n} or {0}
+    shared = share(n, 1, 3, 2)
+    found = arcs(shared.table, colluders)
+    assert set(found) == set(range(n)) - colluders
+    in_round = {(p.to[0], p.round): set(p.numbers) for p in shared.sent}
+    passed = {(p.sender, p.round - (p.to[0] < p.sender)): set(p.numbers) for p in shared.sent}
+    ordered = sorted(colluders)
+    for a, b in pairwise(ordered):
+        # In round 2 and 3 the basket goes from a to b, both in the same lap.
+        for r in (2, 3):
+            between = in_round[b, r] - passed[a, r]
+            owners = {x // 100 for x in between if x < PUBLIC}
+            assert owners == set(range(a + 1, b))
+            assert all(found[owner] == b - a - 1 for owner in owners)
+    around = [i for i in range(n) if i > ordered[-1] or i < ordered[0]]
+    assert all(found[i] == len(around) for i in around)
 
 
 def test_unknown_dummies_are_kept_like_samples() -> None:

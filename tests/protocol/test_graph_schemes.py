@@ -46,7 +46,8 @@ def test_every_scheme_learns(scheme: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_meets_every_attack(scheme: str, attack: str, tmp_path: Path) -> None:
-    start = {"attack": {"start": 2}, "scheme": {"rounds": 4}}
+    alpha = 0.1 if ATTACKS[attack].needs_sharing else 0.0
+    start = {"attack": {"start": 2}, "scheme": {"rounds": 4}, "sharing": {"alpha": alpha}}
     experiment = Experiment(recipe(scheme, attack, **start))
     summary = experiment.run(tmp_path / "run")
     if scheme != "g-plain":

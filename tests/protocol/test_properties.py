@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from basil import rng
 from basil.errors import UserError
+from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
 from basil.learning.promises import decide as pick
 from basil.protocol.basil import basil
@@ -96,7 +97,7 @@ OWN = torch.full((2,), -1.0)
 def decide(rule: str, losses: list[list[float]]) -> Choice:
     entries = [Entry(i, 100 - i, torch.full((2,), float(i))) for i in range(len(losses))]
     promises = [Losses(torch.tensor(row)) for row in losses]
-    return answered(RULES[rule](Candidates(entries, promises, OWN)))
+    return answered(RULES[rule](Candidates(entries, promises, OWN, Batch(np.arange(1)))))
 
 
 def answered(steps: Deliberation) -> Choice:
@@ -152,7 +153,7 @@ def test_with_nothing_usable_a_node_goes_on_from_its_own_model(rule: str) -> Non
 def test_no_rule_can_choose_garbage_even_if_it_tries() -> None:
     entries = [Entry(i, i, torch.full((2,), float(i))) for i in range(2)]
     losses = [Losses(torch.tensor([INF])), Losses(torch.tensor([1.0]))]
-    candidates = Candidates(entries, losses, OWN)
+    candidates = Candidates(entries, losses, OWN, Batch(np.arange(1)))
     choice = answered(candidates.choose(lambda losses, means: torch.tensor(0)))
     assert torch.equal(tensor_of(choice.model), OWN)
     assert candidates.senders[choice.selected.index] is None

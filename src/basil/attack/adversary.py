@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from basil.attack.view import Attack, Lie, View
+from basil.attack.view import Attack, Bench, Lie, Numbers, View
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
@@ -26,10 +27,13 @@ from basil.protocol.requests import (
     Protocol,
     Receive,
     Score,
+    ScoreAll,
     Select,
     Send,
     Train,
 )
+
+NOTHING: Numbers = np.zeros(0, np.int64)
 
 
 def adversary(
@@ -43,11 +47,14 @@ def adversary(
     shared: dict[str, Any],
     colluders: frozenset[int] = frozenset(),
     weights: Callable[[int], Mapping[int, float]] = lambda receiver: {},
+    received: Numbers = NOTHING,
+    private: Numbers = NOTHING,
     calendar: Calendar | None = None,
     stages: Collection[str] = STAGES,
 ) -> Protocol:
     """Run the scheme for this node, and send what the attack makes of its models.
 
+    `received` and `private`: its samples from others and those it kept, if data was shared.
     `stages`: those in which it lies; in the others it sends what an honest node would.
     """
     calendar = calendar or Calendar()
@@ -56,7 +63,6 @@ def adversary(
         k, stage = at
         return k >= start and stage in stages
 
-    effort = int(options[attack.effort]) if attack.effort else 1
     saved = node.state
     memory: dict[str, Any] = {} if saved is None else saved["attack"]
     inner = scheme(node if saved is None else replace(node, state=saved["honest"]))
@@ -73,16 +79,25 @@ def adversary(
         match request:
             case Train():
                 chosen = request.model
-                if k >= start and effort > 1:
-                    request = _harder(request, node, k, effort)
-                answer = tensor_of(request.model) if idle else (yield request)
-                if idle:
-                    yield Pretend(request)
+                passes = [(request.batches, request.rate)]
+                if k >= start and attack.work:
+                    bench = Bench(node, k, request, received, private, seed)
+                    passes = attack.work(bench, **options)
+                answer = request.model
+                for batches, rate in passes:
+                    request = replace(request, model=answer, batches=batches, rate=rate)
+                    answer = tensor_of(answer) if idle else (yield request)
+                    if idle:
+                        yield Pretend(request)
             case Select() if idle:  # a node that will lie anyway does not compare
                 answer = Selection([*request.models, request.own], 0)
             case Score() if idle:
                 yield Pretend(request)
                 answer = _no_losses(request.batch)
+            case ScoreAll() if idle:
+                yield Pretend(request)
+                shape = len(request.models), len(request.batch)
+                answer = Losses(request.models[0].new_zeros(shape))
             case Receive(score_on=Batch() as batch) if idle:
                 answer = yield Receive(request.until)
                 if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
@@ -125,12 +140,6 @@ def _sends(honest: Send, lie: Lie) -> Iterator[Send]:
             yield replace(honest, to=(receiver,), body=lie[receiver])
         if not named:
             yield replace(honest, to=())
-
-
-def _harder(request: Train, node: Node, k: int, effort: int) -> Train:
-    """The work of several turns in one, on batches of rounds that will never come."""
-    more = [node.draw(k + i * node.rounds) for i in range(1, effort)]
-    return replace(request, batches=request.batches + tuple(b for drawn in more for b in drawn))
 
 
 def _no_losses(batch: Batch) -> Losses:

@@ -38,7 +38,7 @@ def too_little(basket: Basket, received: Basket) -> Basket | None:
 
 def garbage(basket: Basket, received: Basket) -> Basket | None:
     """Inverts every bit."""
-    return Basket(~basket.rows, basket.bits)
+    return Basket(~basket.rows, basket.bits, basket.packed)
 
 
 def keeps_in(basket: Basket, received: Basket) -> Basket | None:

@@ -16,7 +16,7 @@ from basil.attack.model import (
     stale,
 )
 from basil.attack.omniscient import alie, dissensus, ipm, mimic
-from basil.attack.selection import drift, rank_seeking
+from basil.attack.selection import drift, overfit_shared, rank_seeking
 from basil.attack.view import Attack, Lie, View, declares
 from basil.errors import UserError
 from basil.table import Table
@@ -52,6 +52,7 @@ ATTACKS: Table[Attack] = Table(
         "backdoor": backdoor,
         "drift": drift,
         "rank-seeking": rank_seeking,
+        "overfit-shared": overfit_shared,
         "betrayal": betrayal,
     },
 )

@@ -7,12 +7,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from basil import rng
 from basil.learning.layout import Layout
+from basil.learning.pool import Batch
 from basil.learning.promises import Selection, tensor_of
+from basil.protocol.node import Node
+from basil.protocol.requests import Train
 
+Numbers: TypeAlias = NDArray[np.int64]
 Lie: TypeAlias = Tensor | Mapping[int, Tensor] | None
 """What goes out: one vector to all receivers, one for each of those named, or nothing."""
 
@@ -60,6 +65,27 @@ class View:
         return tensor_of(self.selected)
 
 
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What a Byzantine node may work with in one turn, if it does not train as it should."""
+
+    node: Node
+    round: int
+    train: Train  # what the protocol asked for
+    received: Numbers  # others' samples, from the data sharing
+    private: Numbers  # its own that it did not share
+    seed: int
+
+    @functools.cached_property
+    def rng(self) -> np.random.Generator:
+        return rng.stream(self.seed, "attack", self.node.id, self.round, "work")
+
+
+Stage: TypeAlias = tuple[tuple[Batch, ...], float]
+Work: TypeAlias = Callable[..., list[Stage]]
+"""(bench, *, the attack's options) -> batches and learning rate, one stage after the other."""
+
+
 class Attack:
     """From a view to what is sent instead, with what it declares."""
 
@@ -69,14 +95,16 @@ class Attack:
         omniscient: bool = False,
         trains: bool = False,
         start: int = 1,
-        effort: str = "",
+        work: Work | None = None,
+        needs_sharing: bool = False,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.omniscient = omniscient
         self.trains = trains
         self.start = start
-        self.effort = effort
+        self.work = work
+        self.needs_sharing = needs_sharing
 
     def __call__(self, view: View, **options: Any) -> Lie:
         lie: Lie = self.function(view, **options)
@@ -84,13 +112,19 @@ class Attack:
 
 
 def declares(
-    *, omniscient: bool = False, trains: bool = False, start: int = 1, effort: str = ""
+    *,
+    omniscient: bool = False,
+    trains: bool = False,
+    start: int = 1,
+    work: Work | None = None,
+    needs_sharing: bool = False,
 ) -> Callable[[Callable[..., Lie]], Attack]:
     """State what an attack sees, whether it needs an honest update, and when it begins.
 
     omniscient: it sees what all benign nodes sent last; otherwise only its own node's state.
     trains: it needs the honest update of its own node; otherwise that work is skipped (its time
     passes all the same).
-    effort: the option that says how many honest turns' work it puts into one (and their time).
+    work: what it trains on instead; it takes the time that it takes.
+    needs_sharing: it uses samples of others, which only data sharing gives it.
     """
-    return lambda function: Attack(function, omniscient, trains, start, effort)
+    return lambda function: Attack(function, omniscient, trains, start, work, needs_sharing)

@@ -37,6 +37,7 @@ from basil.protocol.requests import (
     Receive,
     Record,
     Score,
+    ScoreAll,
     Select,
     Send,
     Train,
@@ -174,6 +175,11 @@ class Simulator:
                     return
                 case Score():
                     self._to_score(process, request.model, request.batch, None)
+                    return
+                case ScoreAll():
+                    process.done.evaluations += len(request.models)
+                    losses = self.compute.score_all(request.models, request.batch)
+                    self._end(process, request, losses)
                     return
                 case Select():
                     answer = self.compute.select(
@@ -318,7 +324,7 @@ class Simulator:
                 sender, k, body, time = arrival.sender, arrival.round, arrival.body, arrival.time
                 self._resume(process, Arrival(sender, k, body, time, answer))
 
-    def _end(self, process: Process, job: Score | Train | Combine, answer: Any) -> None:
+    def _end(self, process: Process, job: Score | ScoreAll | Train | Combine, answer: Any) -> None:
         later = self.now + self.timing.compute(job)
         self._at(later, ENDS, process.node, lambda: self._resume(process, answer))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from basil.protocol.basket import Basket
-from basil.protocol.requests import Body, Combine, Score, Train
+from basil.protocol.requests import Body, Combine, Score, ScoreAll, Train
 
 NOTE_BYTES = 64  # a message without a model: who, which round
 
@@ -21,10 +21,12 @@ class Timing:
     distance: float = 0.0  # between two models
     average: float = 0.0  # of a node's models of one round
 
-    def compute(self, request: Score | Train | Combine) -> float:
+    def compute(self, request: Score | ScoreAll | Train | Combine) -> float:
         match request:
             case Score():
                 return self.forward
+            case ScoreAll():
+                return self.forward * len(request.models)
             case Train():
                 return self.step * len(request.batches)
             case Combine():

@@ -10,6 +10,7 @@ from basil import rng
 from basil.attack import Attack, DataAttack, armed, poisoned
 from basil.data import PARTITIONS, Dataset, Samples
 from basil.errors import UserError
+from basil.experiment.offers import Offers, make_offers
 from basil.experiment.options import options_of
 from basil.protocol.schemes import GRAPH_SCHEMES, GROUP_SCHEMES, POOLED_SCHEMES
 from basil.recipe import NO_ATTACK, Event, Recipe
@@ -50,11 +51,19 @@ class Cast:
             self.attack, self.attack_start, self.attack_options = armed(
                 part.name, part.start, part.options
             )
+            if self.attack.needs_sharing and recipe.sharing.alpha == 0:
+                raise UserError(
+                    f"attack.name = {part.name!r} uses samples that others have shared: set"
+                    " sharing.alpha, the share of its data that each node gives"
+                )
         self.poisoned: dict[int, NDArray[np.int64]] = {}
         self.train = self._poison(data)
-        self.dummies = self.public
-        if self.shares and recipe.sharing.dummies == "noise":
-            self.train, self.dummies = _with_noise(self.train, data, recipe)
+        self.offers: Offers | None = None
+        if self.shares:
+            self.offers = make_offers(
+                recipe, data, self.train, self.local, self.poisoned, self.public
+            )
+            self.train = self.offers.train
         self.received: dict[int, NDArray[np.int64]] = {}  # from others, before the training
 
     def _connect(self) -> Graph | None:
@@ -195,20 +204,6 @@ class Cast:
                 ),
             }
         return found
-
-
-def _with_noise(train: Samples, data: Dataset, recipe: Recipe) -> tuple[Samples, NDArray[np.int64]]:
-    """The training samples, followed by noise of their shape: dummies, which nobody trains on."""
-    count = max(1, int(recipe.sharing.alpha * len(data.train)))
-    stream = rng.stream(recipe.seed, "dummies")
-    shape = (count, *train.x.shape[1:])
-    if train.x.dtype == np.uint8:
-        x = stream.integers(256, size=shape, dtype=np.uint8)
-    else:
-        x = stream.normal(size=shape).astype(train.x.dtype)
-    y = stream.choice(train.y, count)
-    joined = Samples(np.concatenate([train.x, x]), np.concatenate([train.y, y]))
-    return joined, np.arange(len(train), len(joined))
 
 
 def _choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:

@@ -149,6 +149,7 @@ class Experiment:
         if node not in cast.byzantine:
             return self._scheme(place)
         assert cast.attack is not None
+        loot = {} if self.shared is None else self.shared.loot(node, cast)
         return adversary(
             place,
             self._scheme,
@@ -160,8 +161,9 @@ class Experiment:
             self.colluders,
             cast.byzantine,
             cast.weights,
-            self.calendar,
-            self.recipe.attack.stages,
+            calendar=self.calendar,
+            stages=self.recipe.attack.stages,
+            **loot,
         )
 
     @cached_property

@@ -55,7 +55,7 @@ class Machine:
         return turns * (1 + steps) / 2 >= WORTH_COMPILING
 
 
-WORTH_COMPILING = 30_000  # turns of one step: what is compiled is there for the next run, too
+WORTH_COMPILING = 100_000  # turns of one step: what is compiled is there for the next run, too
 
 
 def choose_device(name: str) -> torch.device:

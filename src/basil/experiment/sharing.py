@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from basil import rng
 from basil.attack.sharing import FAULTS, meddler
 from basil.data import Dataset
-from basil.data.sensitive import SENSITIVE
 from basil.engine.process import Absence, Work
 from basil.engine.simulate import Simulator
 from basil.engine.timing import Timing
-from basil.errors import UserError
 from basil.experiment.cast import Cast
-from basil.experiment.options import options_of
+from basil.experiment.offers import label_type
 from basil.learning.compute import Compute
 from basil.protocol import anonymity
 from basil.protocol.acds import Outcome, Sharer, acds
@@ -30,7 +28,6 @@ from basil.recipe import Recipe
 from basil.record.run_folder import write_json
 from basil.topology import divide
 
-LABEL_BYTES = 1  # of up to 256 classes; otherwise a label takes four
 SHARING, ANONYMITY = "sharing.json", "anonymity.csv"
 
 
@@ -39,9 +36,12 @@ class Shared:
     """What came of it."""
 
     table: Timetable
+    liars: frozenset[int] = frozenset()
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     traffic: Counter[int] = field(default_factory=Counter)  # node -> bytes as Prop. 3 counts them
     work: Work = field(default_factory=Work)
+    plain: int = 0  # bytes of all baskets without compression
+    noise: dict[str, Any] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -49,6 +49,14 @@ class Shared:
 
     def received(self) -> dict[int, NDArray[np.int64]]:
         return {node: outcome.received.rows for node, outcome in self.outcomes.items()}
+
+    def loot(self, node: int, cast: Cast) -> dict[str, NDArray[np.int64]]:
+        """What a liar knows by then: samples of others, and which of its own nobody else has."""
+        if node not in self.outcomes:  # it was away
+            return {}
+        outcome = self.outcomes[node]
+        private = np.setdiff1d(cast.local[node], outcome.offered.rows)
+        return {"received": outcome.received.rows, "private": private}
 
     def anonymity(self) -> list[anonymity.Row]:
         ordered = sorted(self.outcomes.items())
@@ -62,15 +70,33 @@ class Shared:
             "incidents": sum(len(o.incidents) for o in self.outcomes.values()),
             "seconds": self.seconds,
             "bytes": self.work.bytes,
+            "bytes_without_compression": self.plain,
             "bytes_of_busiest_node": max(self.traffic.values(), default=0),
+            "possible_owners": self.possible_owners(),
+            **({"noise": self.noise} if self.noise else {}),
+        }
+
+    def possible_owners(self) -> dict[str, dict[str, int]]:
+        """How many samples may have had so many owners, for whom.
+
+        By the paper's count; for receivers that know dummies when they see them; and, of what
+        honest nodes gave, for all liars of this run together.
+        """
+        paper, knowing, colluding = Counter[int](), Counter[int](), Counter[int]()
+        for row in self.anonymity():
+            paper[row.candidates] += row.samples
+            knowing[row.candidates_if_dummies_known] += row.samples
+        for node, candidates in anonymity.arcs(self.table, self.liars).items():
+            if node in self.outcomes:
+                colluding[candidates] += len(self.outcomes[node].offered)
+        counts = {"paper": paper, "dummies_known": knowing, "liars_collude": colluding}
+        return {
+            name: {str(k): count[k] for k in sorted(count) if count[k]}
+            for name, count in counts.items()
         }
 
     def write(self, folder: Path) -> None:
         """Who got how much, what went wrong, and how many may have owned what was received."""
-        rows = self.anonymity()
-        owners: Counter[int] = Counter()
-        for row in rows:
-            owners[row.candidates_if_dummies_known] += row.samples
         nodes = {
             str(node): {
                 "offered": len(outcome.offered),
@@ -85,46 +111,53 @@ class Shared:
             {
                 **self.facts(),
                 "groups": self.table.groups,
-                "samples_by_possible_owners": {str(k): owners[k] for k in sorted(owners)},
                 "nodes": nodes,
             },
         )
         names = [f.name for f in fields(anonymity.Row)]
         lines = [",".join(names)]
-        lines += [",".join(str(getattr(row, name)) for name in names) for row in rows]
+        lines += [",".join(str(getattr(row, name)) for name in names) for row in self.anonymity()]
         (folder / ANONYMITY).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def bits_of_a_sample(data: Dataset) -> int:
     """x as it is stored, and its label."""
-    label = LABEL_BYTES if 0 < data.classes <= 256 else 4
-    return 8 * (int(data.train.x[:1].nbytes) + label)
+    return 8 * (int(data.train.x[:1].nbytes) + label_type(data.train.y).itemsize)
 
 
 def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: Timing) -> Shared:
     """Let all nodes share, on a virtual clock that starts at 0."""
-    part, bits = recipe.sharing, bits_of_a_sample(data)
-    sensitive = SENSITIVE[part.sensitive](data.train, **options_of(part, SENSITIVE, "sensitive"))
+    part, offers, bits = recipe.sharing, cast.offers, bits_of_a_sample(data)
+    assert offers is not None
     table = Timetable(
         divide(cast.ring.order, part.groups),
         part.batches,
-        batch_size(recipe, len(data.train)),
-        lambda samples: timing.link(ceil(samples * bits / 8)),
+        offers.size,
+        # A packed basket is at most a byte longer than the samples.
+        lambda samples: timing.link(ceil(samples * bits / 8) + part.compress),
         max(1.0, recipe.time.patience),
         part.opening,
+        part.senders,
     )
-    shared = Shared(table)
+    noise = offers.noise.facts(data, part.batches * offers.size) if offers.noise else {}
+    shared = Shared(table, cast.byzantine, noise=noise)
+    packing = offers.packing()
+
+    def packed(numbers: NDArray[np.int64]) -> int:
+        return len(packing.pack(offers.rows(numbers)))
+
+    def basket(numbers: NDArray[np.int64]) -> Basket:
+        return Basket(numbers, bits, packed if part.compress else None)
 
     def sharer(node: int, now: float) -> Sharer:
         stream = rng.stream(recipe.seed, "node", node, "sharing")
-        own = cast.poisoned.get(node, cast.local[node])  # in the same order
         return Sharer(
             id=node,
             table=table,
-            samples=Basket(own[~sensitive[cast.local[node]]], bits),
-            dummies=lambda k: Basket(stream.choice(cast.dummies, k), bits),
-            is_sample=lambda basket: (basket.rows >= 0) & (basket.rows < len(cast.train)),
-            is_dummy=lambda basket: np.isin(basket.rows, cast.dummies) & (part.dummies == "noise"),
+            samples=basket(offers.of[node]),
+            dummies=lambda k: basket(stream.choice(offers.dummies, k)),
+            is_sample=lambda those: (those.rows >= 0) & (those.rows < len(offers)),
+            is_dummy=lambda those: those.rows >= len(offers.train),
             stream=stream,
             start=now,
         )
@@ -142,19 +175,6 @@ def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: T
     return shared
 
 
-def batch_size(recipe: Recipe, samples: int) -> int:
-    """M = αD/H, with the D of a fair share: one number for all, so that no size tells an owner."""
-    alpha, H = recipe.sharing.alpha, recipe.sharing.batches
-    N = recipe.data.dealt_to or recipe.ring.nodes
-    size = int(alpha * (samples // N) / H + 1e-9)
-    if size < 1:
-        raise UserError(
-            f"sharing.alpha = {alpha}: of {samples // N} samples that is less than one for each of"
-            f" {H} batches; set sharing.batches to {int(alpha * (samples // N))} or raise alpha"
-        )
-    return size
-
-
 def _metered(node: int, protocol: Generator[Request, Any, Outcome], shared: Shared) -> Protocol:
     """Keep the outcome; count what a node sends (a multicast once) and hears from other groups."""
     answer: Any = None
@@ -166,6 +186,7 @@ def _metered(node: int, protocol: Generator[Request, Any, Outcome], shared: Shar
             return
         if isinstance(request, Send) and isinstance(request.body, Basket) and request.to:
             shared.traffic[node] += request.body.wire_bytes
+            shared.plain += request.body.plain_bytes * len(request.to)
         answer = yield request
         if isinstance(answer, Arrival) and answer.round == shared.table.global_round:
             shared.traffic[node] += answer.body.wire_bytes if isinstance(answer.body, Basket) else 0

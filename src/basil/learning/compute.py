@@ -104,6 +104,10 @@ class Compute:
                 answers.append(Losses(torch.where(sane, self.loss(self.network(x), y), torch.inf)))
         return answers
 
+    def score_all(self, models: Sequence[Tensor], batch: Batch) -> Losses:
+        """Per-sample losses of several models on one batch: [model, sample]."""
+        return Losses(torch.stack([self.score(model, [batch])[0].wait() for model in models]))
+
     def select(
         self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
     ) -> Selection:

@@ -37,7 +37,7 @@ def kept(value: T) -> Promise[T]:
 
 
 class Losses:
-    """The losses of one model on one batch."""
+    """The losses of one model on one batch; [model, sample] where several were asked for."""
 
     __slots__ = ("_tensor",)
 

@@ -7,15 +7,21 @@ tell whose samples are in it, as long as nodes do not collude.
 What the paper leaves open, a node that does not keep to this:
 
 - Silence.  Every pass has a deadline on a timetable that each node computes for itself.  Whoever
-  waited in vain tells all others, and from the next round on the basket goes round the absent node.
-  What was in the lost basket is lost; its owners notice when their batch does not come back.
+  waited in vain tells all others, and from then on the basket goes round the absent node.  The node
+  before that one still has the basket and sends it once more; if that, too, comes late, its content
+  is lost, and its owners notice when their batch does not come back.
 - Too much.  A basket that holds more than the other n − 1 nodes can have put in is refused, and its
   sender counts as absent: so a node that adds twice, or does not take out, is out.
 - Too little, or samples that are none: noted, and the cycle goes on with the rest.
 
+- A first node that does not share its group with the others.  Any number of `senders` may do so in
+  its place, the first ones of the group, at once: nobody can tell in time that the first is silent
+  without making all others wait.
+
 A node is believed only about its own predecessor, so a liar can exclude one node in each round.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -92,8 +98,10 @@ class Member:
         self.position = self.ring.index(node.id)
         self.absent: set[int] = set()
         self.here: dict[int, Basket] = {}  # round -> the predecessor's basket
-        self.groups: dict[int, Basket] = {}  # group -> what its first node sent
+        self.groups: dict[tuple[int, int], Basket] = {}  # (group, sender) -> what it sent
         self.now = node.start
+        self.last: Send | None = None  # the last basket passed on …
+        self.again: Send | None = None  # … which is to be sent once more
         self.empty = node.samples.only(slice(0, 0))
         self.stored = self.empty
         self.outcome = Outcome(self.empty, self.empty)
@@ -139,7 +147,8 @@ class Member:
                 continue
             add = self.node.dummies(self.table.size) if closing else offers[r - 1]
             arrives_in = r + (self.ring.index(to) < self.position)
-            yield Send((to,), arrives_in, basket.plus(add).shuffled(self.node.stream))
+            self.last = Send((to,), arrives_in, basket.plus(add).shuffled(self.node.stream))
+            yield self.last
         own = self.outcome.offered
         self.stored = self.stored.plus(own).distinct() if len(own) else self.stored
 
@@ -157,7 +166,8 @@ class Member:
         sender = self._before(self.node.id, r)
         if len(others) > most and sender is not None:
             yield from self._accuse(sender, r, "too many samples", len(others) - most)
-            return self.empty
+            basket = yield from self._once_more(r)
+            return (yield from self._robust_share(basket, put_in, r))
         if len(others) < most:
             self._note(r, "too few samples", -1 if sender is None else sender, most - len(others))
         self._store(others, r, self.group)
@@ -175,7 +185,16 @@ class Member:
             if not (yield from self._listen(until)):
                 break
         yield from self._accuse(sender, r, "silent", 0)
-        return None
+        return (yield from self._once_more(r))
+
+    def _once_more(self, r: int) -> Generator[Request, Any, Basket | None]:
+        """After an accusation: the same basket from the node before, which still has it."""
+        n, start = len(self.ring), self.node.start
+        until = start + self.table.last_call(n, self.position, r)
+        while self._before(self.node.id, r) is not None and r not in self.here:
+            if not (yield from self._listen(until)):
+                break
+        return self.here.pop(r, None)
 
     def _accuse(self, sender: int, r: int, what: str, samples: int) -> Part:
         """Tell all others, so that the basket goes round this node from now on."""
@@ -202,10 +221,14 @@ class Member:
     # -- phase 3 -----------------------------------------------------------------------------
 
     def _share_globally(self) -> Part:
-        """The first node of each group sends what the group has shared to all other groups."""
+        """The first node of each group sends what the group has shared to all other groups.
+
+        With several senders so do the next ones, and what arrives is put together: then the data
+        of a group reaches all others unless all its senders are silent.
+        """
         table, end = self.table, self.node.start + self.table.end()
         mine = self.stored if len(self.ring) > 1 else self.outcome.offered
-        if self._first(self.group) == self.node.id:
+        if self.node.id in self._senders(self.group):
             # The links are free for it once the longest dummy round is over.
             pause = self.now + table.until_global(len(self.ring), self.position)
             while self.now < pause and (yield from self._listen(pause)):
@@ -214,19 +237,24 @@ class Member:
                 i for g, ring in enumerate(table.groups) if g != self.group for i in ring
             )
             yield Send(others, table.global_round, mine.shuffled(self.node.stream))
-        while len(self.groups) < len(table.groups) - 1:
+        while self._missing():
             if not (yield from self._listen(end)):
                 break
-        for g, ring in enumerate(table.groups):
-            if g == self.group:
-                continue
-            if g not in self.groups:
-                self._note(table.global_round, "group missing", ring[0], 0)
-            else:
-                self._store(self.groups[g], table.global_round, g)
+        for g in self._missing():
+            silent = [i for i in self._senders(g) if (g, i) not in self.groups]
+            self._note(table.global_round, "group missing", silent[0], 0)
+        for (g, _), basket in sorted(self.groups.items(), key=lambda item: item[0]):
+            self._store(basket, table.global_round, g)
 
-    def _first(self, group: int) -> int | None:
-        return next((i for i in self.table.groups[group] if i not in self.absent), None)
+    def _missing(self) -> list[int]:
+        """Groups of which fewer baskets have come than there are senders."""
+        come = Counter(g for g, _ in self.groups)
+        others = [g for g in range(len(self.table.groups)) if g != self.group]
+        return [g for g in others if come[g] < len(self._senders(g))]
+
+    def _senders(self, group: int) -> tuple[int, ...]:
+        present = [i for i in self.table.groups[group] if i not in self.absent]
+        return tuple(present[: self.table.senders])
 
     # -- what arrives ------------------------------------------------------------------------
 
@@ -237,6 +265,9 @@ class Member:
         if isinstance(arrival, Missing):
             return False
         self._take_in(arrival)
+        if self.again is not None:
+            self.last, self.again = self.again, None
+            yield self.last
         return True
 
     def _take_in(self, arrival: Arrival) -> None:
@@ -245,6 +276,7 @@ class Member:
             if body.node == self._before(sender, r) and sender not in self.absent:
                 self.absent.add(body.node)
                 self._note(r, f"reported absent by {sender}", body.node, 0)
+                self.again = self._lost(body.node, sender, r)
         elif isinstance(body, Basket):
             group = self.table.group_of(sender)
             in_cycle = group == self.group and 1 <= r <= self.table.rounds + 1
@@ -253,15 +285,24 @@ class Member:
             elif (
                 group != self.group
                 and r == self.table.global_round
-                and sender == self._first(group)
+                and sender in self._senders(group)
             ):
                 basket = self._samples_of(body, sender, r)
                 if len(basket) > self.table.most_from_group(group):
                     self._note(r, "too many samples", sender, len(basket))
                     basket = self.empty
-                self.groups.setdefault(group, basket)
+                self.groups.setdefault((group, sender), basket)
             else:
                 self._note(r, "unexpected basket", sender, len(body))
+
+    def _lost(self, absent: int, reporter: int, r: int) -> Send | None:
+        """What this node had passed to the absent one, for the one who waited for it in round r."""
+        if self.last is None or self.last.to != (absent,) or self._next() != reporter:
+            return None
+        place = self.ring.index
+        if self.last.round != r - (place(reporter) < place(absent)):
+            return None
+        return Send((reporter,), r, self.last.body)
 
     def _samples_of(self, basket: Basket, sender: int, r: int) -> Basket:
         """Without what cannot be a sample."""

@@ -7,9 +7,15 @@ That count takes dummies for samples.  But whoever has the public data can look 
 the dummy round tells more: what is no dummy there comes from one of the nodes *after* the receiver,
 and the last but one node knows that it is the last one's.  An opening round of dummies likewise
 helps only against those who cannot tell dummies from samples.  So both counts are given.
+
+With collusion.  Two nodes that tell each other what they saw know what the nodes between them took
+out and put in: X_B less X_A, where A passed on X_A and B received X_B.  So c colluders cut a ring
+into arcs, and every sample that they see can be told to one arc: its candidates are the honest
+nodes of that arc, one where an honest node stands between two liars (`arcs`).  Within an arc the
+shuffles hold: order and form say nothing.  Colluders in other groups add nothing to that.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from basil.protocol.acds import Receipt
@@ -51,3 +57,22 @@ def candidates(table: Timetable, receiver: int, group: int, r: int) -> tuple[int
     if table.opening and r == 2:
         return n - 1, before
     return n - 1, n - 1
+
+
+def arcs(table: Timetable, colluders: Collection[int]) -> dict[int, int]:
+    """Honest node -> how many may own its samples, for all nodes that collude, taken together."""
+    found: dict[int, int] = {}
+    for ring in table.groups:
+        cuts = [place for place, node in enumerate(ring) if node in colluders]
+        for place, node in enumerate(ring):
+            if node in colluders:
+                continue
+            before = max((cut for cut in cuts if cut < place), default=None)
+            after = min((cut for cut in cuts if cut > place), default=None)
+            if not cuts:
+                found[node] = len(ring)
+            elif before is None or after is None:  # the arc that goes round the ring's beginning
+                found[node] = cuts[0] + len(ring) - 1 - cuts[-1]
+            else:
+                found[node] = after - before - 1
+    return found

@@ -160,8 +160,10 @@ class Member:
         silent already is given it once, and costs that every round.
         """
         heard = {j for (_, j) in self.early}
-        while waited_for := self._missing(k):
-            hopeful = waited_for & (self.spoke | heard)
+        # Neighbours that may still send a model of round k: not those that are past it.
+        waited_for = set(self.neighbours - {j for (r, j) in self.early if r >= k})
+        while waited_for:
+            hopeful = any(j in self.spoke or j in heard for j in waited_for)
             arrival = yield Receive(sent + (2 if hopeful else 1) * self.node.patience)
             if isinstance(arrival, Missing):
                 break
@@ -169,15 +171,12 @@ class Member:
                 continue
             heard.add(arrival.sender)  # a model of a past round, too, is a sign of life
             if k <= arrival.round <= k + AHEAD:
+                waited_for.discard(arrival.sender)
                 self.early.setdefault((arrival.round, arrival.sender), arrival.body)
         here = {j: model for (r, j), model in self.early.items() if r == k}
         self.early = {(r, j): model for (r, j), model in self.early.items() if r > k}
         self.spoke = frozenset(heard)
         return here
-
-    def _missing(self, k: int) -> frozenset[int]:
-        """Neighbours that may still send a model of round k: not those that are past it."""
-        return self.neighbours - {j for (r, j) in self.early if r >= k}
 
     def _state_now(self) -> Callable[[], dict[str, Any]]:
         """The state of this moment, made when it is asked for."""

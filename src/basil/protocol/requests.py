@@ -9,7 +9,7 @@ Nobody changes a request or an answer once it is made.  (They are not declared f
 triple the time to make one, and a turn makes dozens.)
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -87,6 +87,17 @@ class Score:
     """
 
     model: Tensor
+    batch: Batch
+
+
+@dataclass(slots=True, eq=False)
+class ScoreAll:
+    """The same for several models on one batch.  Answer: `Losses`, a matrix [model, sample].
+
+    It takes the time of as many evaluations; a GPU does them side by side.
+    """
+
+    models: Sequence[Tensor]
     batch: Batch
 
 
@@ -176,10 +187,20 @@ class Observe:
 class Pretend:
     """Asked by adversaries only: take the time that the request would, and compute nothing."""
 
-    request: Score | Train
+    request: Score | ScoreAll | Train
 
 
 Request: TypeAlias = (
-    Send | Receive | Score | Select | Train | Combine | Record | Checkpoint | Observe | Pretend
+    Send
+    | Receive
+    | Score
+    | ScoreAll
+    | Select
+    | Train
+    | Combine
+    | Record
+    | Checkpoint
+    | Observe
+    | Pretend
 )
 Protocol: TypeAlias = Generator[Request, Any, None]

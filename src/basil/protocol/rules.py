@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Pick, Selection
 from basil.protocol.memory import INITIAL, Entry
 from basil.protocol.requests import Score, Select
@@ -24,6 +25,7 @@ class Candidates:
     entries: list[Entry]  # nearest predecessor first
     losses: list[Losses]  # of each of them on this round's batch
     own: Tensor  # the node's own last model
+    batch: Batch  # this round's, drawn before anything arrived
     state: dict[str, Any] = field(default_factory=dict)
 
     @property

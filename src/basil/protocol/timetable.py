@@ -20,6 +20,7 @@ class Timetable:
     hop: Callable[[int], float]
     patience: float = 3.0
     opening: bool = False
+    senders: int = 1  # nodes of each group that send what it has shared to all others
 
     @property
     def rounds(self) -> int:
@@ -44,6 +45,14 @@ class Timetable:
     def deadline(self, n: int, position: int, r: int) -> float:
         return self.patience * self.due(n, position, r)
 
+    def last_call(self, n: int, position: int, r: int) -> float:
+        """Until when a lost basket may come a second time: the next node's deadline less one hop.
+
+        From one deadline to the next there are `patience` hops, of which the next pass takes one.
+        """
+        spare = (self.patience - 1) * self.hop((position if r == 1 else n) * self.size)
+        return self.deadline(n, position, r) + spare
+
     def _cycles(self) -> float:
         """Phase 2 of the slowest group: its dummy round ends at node n − 1."""
         return max(self._cycle(len(ring)) for ring in self.groups)
@@ -59,7 +68,7 @@ class Timetable:
     def end(self) -> float:
         """When a node waits no longer for what other groups share."""
         links = sum(self.hop(self.most_from_group(g)) for g in range(len(self.groups)))
-        return self.patience * (self._cycles() + links)
+        return self.patience * (self._cycles() + self.senders * links)
 
     def most_from_others(self, n: int, position: int, r: int) -> int:
         """What those who put a batch into the basket can have put in."""

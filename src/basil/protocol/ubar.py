@@ -7,7 +7,7 @@ import torch
 from basil.protocol.aggregate import distances, mean_of_better
 from basil.protocol.gossip import Heard, Step, gossip, share
 from basil.protocol.node import Node
-from basil.protocol.requests import Combine, Protocol, Score
+from basil.protocol.requests import Combine, Protocol, ScoreAll
 
 
 def ubar(node: Node, *, keep_fraction: float = 0.33, alpha: float = 0.5) -> Protocol:
@@ -32,13 +32,9 @@ def ubar(node: Node, *, keep_fraction: float = 0.33, alpha: float = 0.5) -> Prot
         apart = yield Combine(partial(distances, own, heard.models), len(heard.senders))
         # Which models are scored depends on values: the one time that a GPU is waited for.
         pool = apart.argsort(stable=True)[:keep].tolist()  # stage 1
-        losses = []
-        # As they were received: nodes that score one model at the same moment share the work.
-        for model in [own, *(heard.bodies[j] for j in pool)]:
-            promise = yield Score(model, heard.batches[0])
-            losses.append(promise)
-        means = torch.stack([each.wait().mean(dtype=torch.float64) for each in losses])
-        means = means.to(own.device)
+        scored = [own, *(heard.bodies[j] for j in pool)]
+        losses = yield ScoreAll(scored, heard.batches[0])
+        means = losses.wait().mean(1, dtype=torch.float64)
         update = yield from heard.update()
         nearest = heard.models[pool]
 

@@ -110,15 +110,34 @@ def _sharing_faults(recipe: Recipe) -> Iterator[Fault]:
         value = getattr(sharing, key)
         if not 0 <= value <= 1:
             yield "sharing", f"{key} = {value}: it is a share, from 0 to 1"
-    yield from _not_positive("sharing", sharing, "batches", "groups", "fault_round")
+    yield from _not_positive(
+        "sharing", sharing, "batches", "groups", "fault_round", "clip", "senders"
+    )
+    yield from _negative("sharing", sharing, "epsilon", "label_epsilon")
+    if not 0 < sharing.delta < 1:
+        yield "sharing", f"delta = {sharing.delta}: it must be between 0 and 1"
+    if sharing.label_epsilon > 0 and sharing.epsilon == 0:
+        yield (
+            "sharing",
+            f"label_epsilon = {sharing.label_epsilon}: noise on labels comes with noise on samples;"
+            " set epsilon too",
+        )
     if sharing.alpha > 0 and 2 * sharing.groups > N:
         yield (
             "sharing",
             f"groups = {sharing.groups}: a group of one hides nobody, so {N} nodes make at most"
             f" {N // 2} groups",
         )
-    if sharing.dummies not in ("noise", "held-out"):
-        yield "sharing", f"dummies = {sharing.dummies!r}: it must be noise or held-out"
+    if sharing.alpha > 0 and sharing.senders > N // sharing.groups:
+        yield (
+            "sharing",
+            f"senders = {sharing.senders}: the smallest of {sharing.groups} groups has only"
+            f" {N // sharing.groups} nodes",
+        )
+    if sharing.dummies not in ("noise", "held-out", "file"):
+        yield "sharing", f"dummies = {sharing.dummies!r}: it must be noise, held-out or file"
+    if sharing.dummies == "file" and not sharing.public_file:
+        yield "sharing", 'dummies = "file": name the .npz file in public_file'
 
 
 def _event_faults(event: Event, recipe: Recipe) -> Iterator[str]:

@@ -75,7 +75,14 @@ class SharingPart:
     sensitive: str = "none"  # which samples never leave their node
     dummies: str = "noise"  # or "held-out": a share of the training set, set aside as public
     public: float = 0.01  # that share
+    public_file: str = ""  # for dummies = "file": a .npz with x and y, public or made by anything
     opening: bool = False  # a round of dummies first
+    senders: int = 1  # nodes of each group that share it with the others
+    compress: bool = False  # baskets on the wire, without loss
+    epsilon: float = 0.0  # of the Gaussian noise on each shared sample; 0: none
+    delta: float = 1e-5
+    clip: float = 1.0  # largest norm of a sample before noise, in standard deviations · √d
+    label_epsilon: float = 0.0  # of the noise on its label; 0: none
     fault: str = "none"  # what Byzantine nodes do to the baskets
     fault_round: int = 1  # from this round on
     options: Options = field(default_factory=dict)

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from basil.errors import UserError
 from basil.record.read import Run
+from basil.report.anonymity import anonymity_figure
 from basil.report.compare import (
     ATTACK_TITLES,
     SCHEME_TITLES,
@@ -78,6 +79,10 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
         success = figures.add("success", success_figure(runs, against), "Attack success")
     except UserError:  # nobody tried
         success = None
+    try:
+        owners = figures.add("anonymity", anonymity_figure(runs), "Possible owners of a sample")
+    except UserError:  # nothing was shared
+        owners = None
     text = _template().render(
         headline=_headline(found),
         settings=_common_settings(runs),
@@ -85,6 +90,7 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
         count=len(runs),
         curves=curves,
         success=success,
+        owners=owners,
         heatmap=heatmap,
         header=header(runs),
         names=NAMES,

@@ -26,6 +26,7 @@ from basil.learning.cuda.examiner import Examiner
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.late import LateSelection, PlacedLosses
 from basil.learning.cuda.launch import Fields, Launch, bits_of
+from basil.learning.cuda.panel import Panel
 from basil.learning.cuda.places import Models, Places
 from basil.learning.cuda.track import Track
 from basil.learning.models import Loss
@@ -90,6 +91,7 @@ class GraphCompute(Compute):
         self._examiners: dict[tuple[Pool, int], Examiner] = {}
         self._launches: dict[object, Launch] = {}
         self._tracks: list[Track] = []
+        self._panels: dict[tuple[int, int], Panel] = {}
 
     def _loss_places(self, places: int) -> Tensor:
         return torch.zeros(places, self._width, device=self.device)
@@ -108,6 +110,14 @@ class GraphCompute(Compute):
         self._pending_model = model
         self._pending = [PlacedLosses(self, batch, self.place(self.losses)) for batch in batches]
         return list(self._pending)
+
+    def score_all(self, models: Sequence[Tensor], batch: Batch) -> Losses:
+        """Side by side: a node of a graph compares a dozen neighbours' models at once."""
+        shape = len(models), len(batch)
+        panel = self._panels.get(shape)
+        if panel is None:
+            panel = self._panels[shape] = Panel(self._kernels, self._models, *shape)
+        return Losses(panel.score(list(models), batch))
 
     def select(
         self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
