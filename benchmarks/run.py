@@ -1,7 +1,7 @@
 """Print what the simulator costs on this machine, as ratios measured in one run.
 
-python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [--device cpu|cuda]
-                         [--threads N] [--json FILE]
+python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth]
+                         [--device cpu|cuda] [--threads N] [--json FILE]
 """
 
 import argparse
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import concurrent_rings
+import depth
+import groups
 import machinery
 import phase
 import scale
@@ -42,6 +44,10 @@ def main() -> None:
         results["phase_ms"] = phase.measure(args.device)
     if "scale" in args.what:
         results["scale"] = scale.measure()
+    if "groups" in args.what:
+        results["groups"] = groups.measure(args.device, args.threads)
+    if "depth" in args.what:
+        results["depth_virtual_s"] = depth.measure()
     print(json.dumps(results, indent=1))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")

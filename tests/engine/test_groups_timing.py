@@ -1,4 +1,4 @@
-"""The virtual clock of Basil+ against Appendix E and Proposition 4, two programs that share no code.
+"""The virtual clock of Basil+ against App. E and Proposition 4: two programs that share no code.
 
 One global round with every T drawn at random.  The stages whose time App. E states with an equals
 sign take just that; the whole never takes longer than the stages' sum.
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from basil.learning.compute import Compute
 from basil.protocol.calendar import Calendar
 from basil.theory import (
     Timing,
@@ -106,6 +107,41 @@ def test_rings_of_rings(case: dict[str, Any], fanout: int) -> None:
     grouping = Grouping(tuple(range(words["nodes"])), case["groups"], fanout)
     assert grouping.depth == aggregation_depth(case["groups"], fanout)
     assert story.time <= basil_plus_path(*where, **words, fanout=fanout) + 1e-9
+
+
+def test_what_the_rings_ask_for_at_one_instant_is_done_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four rings of five: four trainings at a time, and one load of a model for its receivers.
+
+    (With S > 1 the second ring falls behind in its last turns, when models of the first group come
+    in over its nodes' links.)
+    """
+    trained: list[int] = []
+    scored: list[int] = []
+    train, score = Compute.train_together, Compute.score
+
+    def count_trained(self: Compute, jobs: Any) -> Any:
+        trained.append(len(jobs))
+        return train(self, jobs)
+
+    def count_scored(self: Compute, model: Any, batches: Any) -> Any:
+        scored.append(len(batches))
+        return score(self, model, batches)
+
+    monkeypatch.setattr(Compute, "train_together", count_trained)
+    monkeypatch.setattr(Compute, "score", count_scored)
+    problem = Quadratic(tuple(float(i) for i in range(20)), x0=0.5)
+    simulate_groups(problem, groups=4, connectivity=1, rounds=1, times=(1.0, 2.0, 0.25))
+    assert trained == [4] * 5
+    # x⁰ by the first nodes; a model of each ring in each of four turns; four hops; the multicast.
+    assert scored == [4, *[1] * 16, *[1] * 4, 4]
+    trained.clear()
+    scored.clear()
+    simulate_groups(problem, groups=4, connectivity=3, rounds=1, times=(1.0, 2.0, 0.25))
+    assert trained[:3] == [4, 4, 4]
+    assert sum(trained) == 20
+    assert scored[-3:] == [12, 12, 12]  # three models to the first three nodes of four rings
 
 
 @given(groups=st.integers(1, 3000), fanout=st.integers(2, 12))

@@ -287,6 +287,8 @@ def test_a_node_leaves_in_any_stage_and_comes_back(stage: str, node: int) -> Non
     assert rounds == {i: [1, 4, 5] if i == node else [1, 2, 3, 4, 5] for i in range(6)}
     turned = [c.round for c in story.choices if c.node == node and c.stage == RING and not c.last]
     assert turned == ([1, 4, 5] if stage == RING else [1, 2, 4, 5])
+    if node in (0, 3):  # it is back in time to start round 4 from what is handed round in round 3
+        assert story.in_stage(3, MULTICAST)[node] in (1, 2)
 
 
 def silent_story(lies: dict[int, Any]) -> Story:

@@ -249,7 +249,8 @@ class GroupMember(RingMember):
             return
         self.now = max(self.now, arrival.time)
         self.silent.discard((stage, sender))
-        if self.global_round <= k <= self.global_round + 1 and at not in self.heard:
+        first = self.global_round - (self.stage == JOINING)
+        if first <= k <= self.global_round + 1 and at not in self.heard:
             assert isinstance(model, Tensor)
             lap = self.scored_in or self.round
             self.heard[at] = Entry(sender, self._order(sender), model, arrival.losses, lap)

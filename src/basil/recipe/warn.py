@@ -1,7 +1,14 @@
 """What is allowed but likely to disappoint."""
 
+from basil.protocol.schemes import GROUP_SCHEMES
 from basil.recipe.schema import NO_ATTACK, Recipe
-from basil.theory import failure_exact, majority_probability, smallest_connectivity
+from basil.theory import (
+    failure_exact,
+    group_failure_exact,
+    majority_probability,
+    smallest_connectivity,
+    smallest_group_connectivity,
+)
 
 
 def warnings(recipe: Recipe) -> list[str]:
@@ -17,7 +24,15 @@ def warnings(recipe: Recipe) -> list[str]:
             f"sharing.fault = {recipe.sharing.fault!r} has nobody to carry it out: it takes an"
             " attack and ring.byzantine > 0"
         )
-    if recipe.attack.name == NO_ATTACK or b == 0 or recipe.scheme.name != "basil":
+    if recipe.scheme.name in GROUP_SCHEMES and recipe.groups == 1:
+        found.append(
+            f"ring.groups = 1: with one ring, {recipe.scheme.name} is the scheme without +"
+        )
+    if recipe.attack.name == NO_ATTACK or b == 0:
+        return found
+    if recipe.scheme.name == "basil+" and recipe.groups > 1:
+        return found + _group_warnings(recipe)
+    if recipe.scheme.name not in ("basil", "basil+"):
         return found
     if b == N - 1:
         return [f"ring.byzantine = {b}: the one benign node of {N} hears from Byzantine nodes only"]
@@ -44,3 +59,18 @@ def warnings(recipe: Recipe) -> list[str]:
             f" probability {majority:.2g}; {safe}"
         )
     return found
+
+
+def _group_warnings(recipe: Recipe) -> list[str]:
+    N, b, G, S = recipe.ring.nodes, recipe.ring.byzantine, recipe.groups, recipe.connectivity
+    if N % G or recipe.ring.placement != "random":  # the formulas are for equal, random groups
+        return []
+    failure = group_failure_exact(N, b, G, S)
+    if failure <= 0.01:
+        return []
+    enough = smallest_group_connectivity(N, b, G, 0.01)
+    advice = f"S = {enough} brings that under 1 %" if enough else "fewer groups would help"
+    return [
+        f"ring.connectivity = {S}: with probability {failure:.2g} some group of {N // G} has {S}"
+        f" Byzantine nodes in a row (Prop. 5, exact); {advice}"
+    ]

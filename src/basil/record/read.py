@@ -64,6 +64,11 @@ class Run:
         return list(self.facts["order"])
 
     @property
+    def rings(self) -> list[list[int]]:
+        """The groups, neighbours in that order; without any, one ring of all."""
+        return list(self.facts.get("groups") or [self.order])
+
+    @property
     def byzantine(self) -> frozenset[int]:
         return frozenset(self.facts["byzantine"])
 

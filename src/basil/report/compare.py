@@ -15,13 +15,14 @@ SCHEME_TITLES = {
     "acds": "ACDS",
     "balance": "BALANCE",
     "basil": "Basil",
-    "basil_plus": "Basil+",
+    "basil+": "Basil+",
     "bridge": "BRIDGE",
     "bridge_median": "BRIDGE, median",
     "clipped_gossip": "ClippedGossip",
     "g_plain": "G-plain",
     "nna": "NNA",
     "r_plain": "R-plain",
+    "r_plain+": "R-plain+",
     "ubar": "UBAR",
 }
 # In the order of the paper's figures; what is not here follows, by name.

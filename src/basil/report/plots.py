@@ -211,9 +211,9 @@ def ring_figure(run: Run) -> Figure:
 @mpl.rc_context(STYLE)
 def distance_figure(run: Run) -> Figure:
     """How many places back on the ring the chosen model came from: share of benign turns."""
-    order = run.order
     pairs, counts, kept = _chosen_pairs(run)
-    back = (pairs[:, 1] - pairs[:, 0]) % max(1, len(order))
+    size = {node: len(ring) for ring in run.rings for node in ring}
+    back = (pairs[:, 1] - pairs[:, 0]) % np.array([size[run.order[i]] for i in pairs[:, 1]] or [1])
     farthest = max(int(back.max(initial=1)), int(setting(run, "connectivity") or 1))
     turns = max(1, kept + int(counts.sum()))
     own = kept / turns if kept / turns >= THINNEST_BAR else 0.0

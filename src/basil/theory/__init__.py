@@ -1,9 +1,9 @@
 """The paper's propositions as functions: how safe a ring is, and what it costs.
 
 `resilience` (Prop. 2) and `groups` (Prop. 5) have failure probabilities: bounds, exact, simulated;
-`cost` and `parallel` have messages, bytes and seconds (Prop. 1, 3, 4, App. G-B).  Each docstring names its formula
-and, where the paper errs, the erratum.  `plan` puts them together for one `setting`.  Nothing here
-needs a model or data:
+`cost` and `parallel` have messages, bytes and seconds (Prop. 1, 3, 4, App. G-B).  Each docstring
+names its formula and, where the paper errs, the erratum.  `plan` puts them together for one
+`setting`.  Nothing here needs a model or data:
 
     >>> smallest_connectivity(100, 33, failure=1e-3)
     10

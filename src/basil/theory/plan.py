@@ -5,8 +5,8 @@ probable failure is with a given S.  Everything else follows from S: what a node
 evaluates (Prop. 1), how long training takes on one ring (Prop. 4), on rings in parallel (Basil+)
 and on a graph (UBAR, App. G-B), and what sharing data beforehand costs (ACDS, Prop. 3).
 
-One group is one ring, which has nobody to aggregate with:
-where numbers of groups are compared, it has Basil's time.
+One group is one ring, which has nobody to aggregate with: where numbers of groups are compared, it
+has Basil's time.
 """
 
 import math
