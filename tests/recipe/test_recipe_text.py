@@ -175,10 +175,14 @@ def made_directly(scheme, attack):
     return vary(parse({}), scheme, attack, 1)
 
 
+# Schemes and attacks have sections of their own in a recipe, so it is enough to vary each alone.
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("attack", [NO_ATTACK, *ATTACKS])
-def test_every_scheme_and_attack_can_be_varied_to_every_other(scheme, attack):
-    recipe = made_directly(scheme, attack)
+def test_every_scheme_can_be_varied_to_every_other(scheme):
     for other in SCHEMES:
-        for lie in (NO_ATTACK, *ATTACKS):
-            assert vary(recipe, other, lie, 1) == made_directly(other, lie)
+        assert vary(made_directly(scheme, "alie"), other, "alie", 1) == made_directly(other, "alie")
+
+
+@pytest.mark.parametrize("attack", [NO_ATTACK, *ATTACKS])
+def test_every_attack_can_be_varied_to_every_other(attack):
+    for lie in (NO_ATTACK, *ATTACKS):
+        assert vary(made_directly("ubar", attack), "ubar", lie, 1) == made_directly("ubar", lie)

@@ -95,14 +95,18 @@ def tensor_of(model: Tensor | Selection) -> Tensor:
     return model.model() if isinstance(model, Selection) else model
 
 
+def means_of(losses: Tensor) -> Tensor:
+    """The mean of each row; +inf for garbage, whose mean is not finite."""
+    means = losses.mean(1, dtype=torch.float64)
+    return means.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=torch.inf)
+
+
 def decide(losses: Tensor, pick: Pick, candidates: int) -> Tensor:
     """The index that the rule picks; one past the last candidate if its pick is garbage.
 
-    That is one's own model, whose losses may be the last row.  Garbage has a mean loss that is not
-    finite.
+    That is one's own model, whose losses may be the last row.
     """
-    means = losses.mean(1, dtype=torch.float64)
-    means = means.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=torch.inf)
+    means = means_of(losses)
     index = pick(losses, means)
     index = index.clamp(max=len(losses) - 1)
     return torch.where(means.take(index).isinf(), candidates, index)

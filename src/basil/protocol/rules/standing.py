@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from basil.errors import UserError
-from basil.learning.promises import chosen
+from basil.learning.promises import chosen, means_of
 from basil.protocol.requests import Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
 from basil.protocol.rules.freshest import non_negative
@@ -41,7 +41,7 @@ def standing(
         raise UserError(f"scheme.memory = {memory}: it must be above 0, up to 1")
     own = yield Score(candidates.own, candidates.batch)
     losses = torch.stack([*(promise.wait() for promise in candidates.losses), own.wait()])
-    means = losses.mean(1, dtype=torch.float64).nan_to_num(nan=torch.inf, neginf=torch.inf)
+    means = means_of(losses)
     known = _judged(candidates, losses[:-1], means[:-1], memory)
     records = torch.stack([known[str(entry.sender)] for entry in candidates.entries])
     doubted = records[:, 0] > doubt * records[:, 1].sqrt()
