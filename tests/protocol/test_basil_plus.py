@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from basil.engine.process import Absence
@@ -143,6 +143,13 @@ def test_one_group_with_two_laps_a_round_is_basil_with_twice_the_rounds(tmp_path
     stages=st.sets(st.sampled_from(STAGES), min_size=1),
     away=st.tuples(st.integers(0, 9), st.integers(1, 3), st.sampled_from(STAGES)),
     returns=st.booleans(),
+)
+@example(  # it leaves so late that it is back at the same moment
+    case={"numbers": (0.0,) * 9, "groups": 2, "connectivity": 2, "laps": 1, "fanout": 0},
+    liars={},
+    stages={"ring"},
+    away=(3, 1, "aggregation"),
+    returns=True,
 )
 def test_numbers_only_ever_increase_and_everybody_finishes(
     case: dict[str, Any],

@@ -149,9 +149,11 @@ class Simulator:
 
     def _resume(self, process: Process, answer: Any) -> None:
         """Let a node go on until it waits for something that is not here yet."""
-        while process.protocol is not None:
+        protocol = process.protocol
+        # A node that leaves at a checkpoint may return at once, with a protocol that starts anew.
+        while protocol is not None and process.protocol is protocol:
             try:
-                request = process.protocol.send(answer)
+                request = protocol.send(answer)
             except StopIteration:
                 process.protocol = None
                 return
