@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from basil import rng
 from basil.attack import Attack, DataAttack, armed, poisoned
 from basil.data import PARTITIONS, Dataset, Samples
+from basil.data.samples import Array
 from basil.errors import UserError
 from basil.experiment.options import options_of
 from basil.protocol.schemes import GRAPH_SCHEMES, POOLED_SCHEMES
 from basil.recipe import NO_ATTACK, Event, Recipe
+from basil.recipe.schema import AttackPart
 from basil.topology import GRAPHS, WEIGHTS, Graph, Population, Ring, agree_on_order, build_graph
 
 
@@ -32,17 +34,19 @@ class Cast:
         self.local = self._deal(data)
         self.attack: Attack | None = None  # with its first round and its options
         self.attack_start, self.attack_options = 1, dict[str, Any]()
-        if recipe.attack.name != NO_ATTACK:
-            part = recipe.attack
-            self.attack, self.attack_start, self.attack_options = armed(
-                part.name, part.start, part.options
-            )
+        self._arm(recipe.attack)
         self.poisoned: dict[int, NDArray[np.int64]] = {}
         self.train = self._poison(data)
         self.dummies = self.public
         if self.shares and recipe.sharing.dummies == "noise":
             self.train, self.dummies = _with_noise(self.train, data, recipe)
         self.received: dict[int, NDArray[np.int64]] = {}  # from others, before the training
+
+    def _arm(self, part: AttackPart) -> None:
+        if part.name != NO_ATTACK:
+            self.attack, self.attack_start, self.attack_options = armed(
+                part.name, part.start, part.options
+            )
 
     def _connect(self) -> Graph | None:
         recipe = self._recipe
@@ -70,7 +74,7 @@ class Cast:
         stream = rng.stream(self._recipe.seed, "public")
         return np.sort(stream.permutation(len(data.train))[:count])
 
-    def _deal(self, data: Dataset) -> list[NDArray[np.int64]]:
+    def _deal(self, data: Dataset) -> dict[int, NDArray[np.int64]]:
         recipe = self._recipe
         deal = PARTITIONS[recipe.data.partition]
         options = options_of(recipe.data, PARTITIONS, "partition")
@@ -85,13 +89,13 @@ class Cast:
             raise UserError(
                 f"learning.batch = {recipe.learning.batch}: no node has more than {largest} samples"
             )
-        return list(parts)
+        return dict(enumerate(parts))
 
     def _poison(self, data: Dataset) -> Samples:
         """The training samples, followed by those that Byzantine nodes use instead of their own."""
         if not isinstance(self.attack, DataAttack):
             return data.train
-        theirs = {node: self.local[node] for node in sorted(self.byzantine)}
+        theirs = {node: self.local[node] for node in sorted(self.byzantine & self.local.keys())}
         seed, options = self._recipe.seed, self.attack_options
         train, self.poisoned = poisoned(self.attack, data, theirs, seed, options)
         return train
@@ -163,15 +167,19 @@ class Cast:
 def _with_noise(train: Samples, data: Dataset, recipe: Recipe) -> tuple[Samples, NDArray[np.int64]]:
     """The training samples, followed by noise of their shape: dummies, which nobody trains on."""
     count = max(1, int(recipe.sharing.alpha * len(data.train)))
-    stream = rng.stream(recipe.seed, "dummies")
-    shape = (count, *train.x.shape[1:])
-    if train.x.dtype == np.uint8:
-        x = stream.integers(256, size=shape, dtype=np.uint8)
+    dummies = noise(train, train.y, count, rng.stream(recipe.seed, "dummies"))
+    x, y = np.concatenate([train.x, dummies.x]), np.concatenate([train.y, dummies.y])
+    return Samples(x, y), np.arange(len(train), len(train) + count)
+
+
+def noise(like: Samples, labels: Array, count: int, stream: np.random.Generator) -> Samples:
+    """Samples of this kind that show nothing, with labels drawn from these."""
+    shape = (count, *like.x.shape[1:])
+    if like.x.dtype == np.uint8:
+        x: Array = stream.integers(256, size=shape, dtype=np.uint8)
     else:
-        x = stream.normal(size=shape).astype(train.x.dtype)
-    y = stream.choice(train.y, count)
-    joined = Samples(np.concatenate([train.x, x]), np.concatenate([train.y, y]))
-    return joined, np.arange(len(train), len(joined))
+        x = stream.normal(size=shape).astype(like.x.dtype)
+    return Samples(x, stream.choice(labels, count))
 
 
 def _choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:

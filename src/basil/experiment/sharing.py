@@ -1,7 +1,7 @@
 """Data sharing before the training: Algorithm 2 among the nodes of an experiment."""
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field, fields
 from math import ceil
 from pathlib import Path
@@ -105,13 +105,8 @@ def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: T
     """Let all nodes share, on a virtual clock that starts at 0."""
     part, bits = recipe.sharing, bits_of_a_sample(data)
     sensitive = SENSITIVE[part.sensitive](data.train, **options_of(part, SENSITIVE, "sensitive"))
-    table = Timetable(
-        divide(cast.ring.order, part.groups),
-        part.batches,
-        batch_size(recipe, len(data.train)),
-        lambda samples: timing.link(ceil(samples * bits / 8)),
-        max(1.0, recipe.time.patience),
-        part.opening,
+    table = timetable(
+        recipe, cast, len(data.train), lambda samples: timing.link(ceil(samples * bits / 8))
     )
     shared = Shared(table)
 
@@ -140,6 +135,19 @@ def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: T
     simulator.run()
     shared.work = simulator.done
     return shared
+
+
+def timetable(recipe: Recipe, cast: Cast, samples: int, hop: Callable[[int], float]) -> Timetable:
+    """When each basket is due, for nodes that hold so many samples together."""
+    part = recipe.sharing
+    return Timetable(
+        divide(cast.ring.order, part.groups),
+        part.batches,
+        batch_size(recipe, samples),
+        hop,
+        max(1.0, recipe.time.patience),
+        part.opening,
+    )
 
 
 def batch_size(recipe: Recipe, samples: int) -> int:

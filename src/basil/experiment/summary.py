@@ -3,7 +3,7 @@
 from typing import Any
 
 from basil.data import Dataset
-from basil.engine.simulate import Simulator
+from basil.engine.process import Work
 from basil.experiment.cast import Cast
 from basil.protocol.schemes import RING_SCHEMES
 from basil.recipe import Recipe
@@ -17,7 +17,7 @@ def summarise(
     data: Dataset,
     local_steps: int,
     recorder: Recorder,
-    simulator: Simulator,
+    done: Work,
 ) -> dict[str, Any]:
     counts, last = recorder.counts, recorder.last
     choices = counts["choices"]
@@ -41,11 +41,11 @@ def summarise(
         "selection": {
             what: counts[what] / choices if choices else None for what in ("byzantine", "nearest")
         },
-        "messages": {"count": simulator.done.messages, "bytes": simulator.done.bytes},
+        "messages": {"count": done.messages, "bytes": done.bytes},
         "work": {
-            "evaluations": simulator.done.evaluations,
-            "steps": simulator.done.steps,
-            "distances": simulator.done.distances,
+            "evaluations": done.evaluations,
+            "steps": done.steps,
+            "distances": done.distances,
         },
         "seconds": round(recorder.seconds, 3),
         "virtual_seconds": recorder.time,
