@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 MIB = 1 << 20
 
+# What all nodes must agree on; everything else is each node's own affair.
+CHUNK = MIB  # bytes of a body in one gRPC message
+HEADER = MIB  # bytes of a safetensors header, at most
+MANIFEST = 4096  # bytes of a manifest, at most
+
 
 @dataclass(frozen=True)
 class Limits:
     """Seconds, bytes and counts.  `transfers` None: as many as there are other members."""
 
     # -- one transfer
-    chunk: int = MIB  # bytes in one gRPC message of a body
-    header: int = MIB  # bytes of a safetensors header
-    manifest: int = 4096  # bytes
     grace: float = 10.0  # seconds that any transfer may take, whatever its size
     slowest: float = 262_144.0  # bytes a second below which a transfer is given up
     stall: float = 10.0  # seconds without a new chunk, on either side
@@ -26,7 +28,7 @@ class Limits:
     asks_burst: int = 60  # and at once
     notes: float = 5.0  # rejoin notes a second that a member may send, on average
     notes_burst: int = 10  # and at once
-    round: int = 2**53  # the largest round that a manifest may name
+    stages: int = 64  # stages of a run in which a member may speak
 
     # -- all of them
     transfers: int | None = None  # bodies on their way in at the same time
