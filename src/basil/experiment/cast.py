@@ -24,7 +24,7 @@ class Cast:
     def __init__(self, recipe: Recipe, data: Dataset) -> None:
         self._recipe = recipe
         self.ring = Ring(agree_on_order(range(recipe.ring.nodes), recipe.seed))
-        self.byzantine = _choose_byzantine(recipe, self.ring)
+        self.byzantine = choose_byzantine(recipe, self.ring)
         self.benign = [node for node in self.ring.order if node not in self.byzantine]
         self.graph = self._connect()
         # Where one node holds all data, the others have no part.
@@ -182,7 +182,7 @@ def noise(like: Samples, labels: Array, count: int, stream: np.random.Generator)
     return Samples(x, stream.choice(labels, count))
 
 
-def _choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
+def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
     """Who lies: b nodes at random, or b in a row on the ring (the worst case, §III-A).
 
     Without an attack nobody does.

@@ -200,9 +200,13 @@ class Recorder:
         self._metrics.write(json.dumps(self.last) + "\n")
         self._metrics.flush()
 
-    def instant(self, engine: Engine) -> bool:
+    def end_rounds(self, engine: Engine) -> None:
+        """Close the rounds that all have reported who take part."""
         while self._reports and self._reports[self.round + 1] >= self.expected(self.round + 1):
             self._end_round(engine)
+
+    def instant(self, engine: Engine) -> bool:
+        self.end_rounds(engine)
         stop = self.stop()
         if stop or time.monotonic() - self._saved >= self.checkpoint_seconds:
             self.save(engine)
@@ -214,7 +218,7 @@ class Recorder:
             self._end_round(engine)
         self._settle()
 
-    def save(self, engine: Engine) -> None:
+    def save(self, engine: Engine, durable: bool = False) -> None:
         self._settle()
         self._metrics.flush()
         self._selections.flush()
@@ -231,7 +235,8 @@ class Recorder:
             "metrics": self._metrics.tell(),
             "selections": self._selections.tell(),
         }
-        checkpoint.save(self.folder / CHECKPOINT, {"engine": engine.snapshot(), "recorder": mine})
+        tree = {"engine": engine.snapshot(), "recorder": mine}
+        checkpoint.save(self.folder / CHECKPOINT, tree, durable)
         self._saved = time.monotonic()
 
     def restore(self, saved: dict[str, Any]) -> None:

@@ -1,0 +1,334 @@
+"""One peer, from its folder to its last round: serve, agree, share, train, stay a while, end.
+
+ring/node-3/          keys, certificate and roster; and, once it runs:
+ring/node-3/run/      its run folder, like the simulator's, with the checkpoint
+ring/node-3/state/    what it has taken from others and not worked on, how far each sender has come
+ring/node-3/status.json
+"""
+
+import hashlib
+import json
+import os
+import threading
+import time
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from basil import data
+from basil.attack import options_of as attack_options
+from basil.data.own import load_own
+from basil.engine.process import Work
+from basil.errors import UserError
+from basil.experiment import Experiment, Machine, Own, Part
+from basil.experiment.options import options_of
+from basil.peer import agreement as phases
+from basil.peer import metrics
+from basil.peer.agreement import HELLO, Agreement, Hello, Meeting
+from basil.peer.engine import Behind, Engine
+from basil.peer.identity import load_identity
+from basil.peer.inbox import Inbox, Stopped
+from basil.peer.limits import Limits
+from basil.peer.liveness import FLOOR, Clock, Patience
+from basil.peer.logs import say
+from basil.peer.measure import seconds_of_a_turn
+from basil.peer.notebook import RUN, Notebook
+from basil.peer.reception import Message
+from basil.peer.roster import load_roster
+from basil.peer.sharing import Sharing
+from basil.peer.status import Status
+from basil.peer.transport import Transport
+from basil.peer.twin import in_ring_order
+from basil.protocol.requests import Send
+from basil.protocol.schemes import RING_SCHEMES
+from basil.recipe import NO_ATTACK, Recipe, parse
+from basil.recipe.schema import AttackPart
+from basil.record.run_folder import CHECKPOINT, SUMMARY
+
+SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
+STATE, ARRIVALS = "state", "arrivals"
+FLUSH = 5.0  # seconds for the last messages
+LOOKS = 1.0  # seconds between two looks at whether the others have finished
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a node is started."""
+
+    folder: Path
+    attack: str = NO_ATTACK  # what it does, whatever the recipe says: for drills
+    data: Path | None = None  # samples of its own
+    device: str = "auto"
+    listen: str | None = None  # host:port, if it is not the address in the roster
+    metrics: str | None = None  # host:port
+    twin: bool = False  # with the simulator's shuffles, and in its order
+    patience: float = FLOOR  # seconds that every turn of another is given at least
+    window: float = 60.0  # seconds to wait for all others before the first turn
+    linger: float = 30.0  # seconds to stay for the others after the last
+
+
+class Peer:
+    """One node of a ring, on this machine."""
+
+    def __init__(self, options: Options) -> None:
+        self.options, folder = options, options.folder
+        self.identity, roster = load_identity(folder), load_roster(folder)
+        roster.check(self.identity)
+        self.node = self.identity.node
+        self.recipe = parse(tomllib.loads(roster.recipe), f"{folder}/roster.toml, recipe")
+        if self.node >= self.recipe.ring.nodes:
+            raise UserError(f"node {self.node} has no place in a ring of {self.recipe.ring.nodes}")
+        self.liars = self.recipe.ring.byzantine
+        self.part = _part(self.recipe, self.node, options)
+        self.experiment = self._experiment()
+        self.state = folder / STATE
+        (self.state / ARRIVALS).mkdir(parents=True, exist_ok=True)
+        self.sharing = Sharing(self.recipe, self.part, self.state) if self.part.shares else None
+        self.status = Status(self.node, os.getpid(), rounds=self.recipe.scheme.rounds)
+        self.status.attack = options.attack
+        self._stop = threading.Event()
+        self._phase = phases.JOINING
+        self._finished = 0  # the latest round that it had finished when it started
+        self._turn = 0.0
+        self.clock = Clock()
+        self.inbox = Inbox(self.clock, self.state / ARRIVALS)
+        self.sharing_clock = Clock()
+        self.baskets = Inbox(self.sharing_clock)
+        self.transport = Transport(
+            self.identity,
+            roster,
+            self.experiment.compute.layout,
+            Limits(),
+            self._deliver,
+            self.state / "marks.jsonl",
+            rows=self.sharing.rows if self.sharing else None,
+            listen=options.listen,
+            equivocates=options.attack != NO_ATTACK,
+        )
+        self.meeting = Meeting(self.node, roster.ids, self.liars, self._hello)
+        self.transport.answers[HELLO] = self.meeting.answer
+        self.engine: Engine | None = None
+
+    def _experiment(self) -> Experiment:
+        machine, own = Machine(self.options.device), Own(dataset=self.part.data)
+        return Experiment(self.recipe, own, machine, cast=self.part)
+
+    def stop(self) -> None:
+        """Ask it to end; its checkpoint is there anyway."""
+        self._stop.set()
+        self.inbox.stop()
+        self.baskets.stop()
+
+    # -- what others see ----------------------------------------------------------------------
+
+    def _deliver(self, message: Message) -> None:
+        if message.sender in self.transport.evidence.excluded:
+            return  # proven to lie: as if it had said nothing
+        box = self.inbox if message.stage == TRAIN else self.baskets
+        box.put(message.sender, message.round, message.body, message)
+
+    def _hello(self) -> Hello:
+        return Hello(self._digest(), self._phase, self._finished, self._turn)
+
+    def _digest(self) -> str:
+        """What all must have in common: roster with recipe, order, network, dummies."""
+        common = [
+            self.transport.roster.digest,
+            list(self.part.ring.order),
+            self.experiment.compute.layout.fingerprint,
+            [self.part.data.classes, self.part.data.mean, self.part.data.std],
+            self.sharing.digest if self.sharing else "",
+        ]
+        return hashlib.sha256(json.dumps(common).encode()).hexdigest()
+
+    def _look(self, status: Status) -> None:
+        """What this node thinks of the others."""
+        k, heard = status.round, self.inbox.heard
+        status.phase = self._phase
+        expects = self.part.weights(self.node)
+        status.missing = [j for j in sorted(expects) if heard.get(j, 0) < k - 1]
+        status.excluded = sorted(self.transport.evidence.excluded)
+        counts = self.transport.counters.snapshot().values()
+        status.refused = sum(sum(each["refused"].values()) for each in counts)
+        if self.engine is not None and self.engine.patience is not None:
+            status.patience = self.engine.patience.seconds
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._look(self.status)
+        self.status.write(self.options.folder)
+        say(phase, round=self.status.round)
+
+    # -- the run --------------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any] | None:
+        """Returns the summary; None if it was stopped.  Start it again and it goes on."""
+        folder = self.options.folder
+        if (folder / RUN / SUMMARY).exists():
+            raise UserError(f"{folder / RUN} is a finished run: move it away to run once more")
+        end_metrics: Callable[[], None] | None = None
+        if self.options.metrics:
+            figures = metrics.Figures(lambda: self.status, self.transport.counters.snapshot)
+            end_metrics = metrics.serve(self.options.metrics, figures)
+        self._turn = seconds_of_a_turn(self.experiment, self.state)
+        self.transport.start()
+        try:
+            return self._run()
+        except Stopped:
+            self._enter("stopped")
+            return None
+        finally:
+            self.transport.stop(flush=0.0 if self._stop.is_set() else FLUSH)
+            if end_metrics is not None:
+                end_metrics()
+
+    def _run(self) -> dict[str, Any]:
+        early = None
+        if self.sharing is None or self.sharing.over:
+            early = self._prepare()  # what takes time is done before the others wait for it
+        self._enter(phases.JOINING)
+        agreed = self._agree()
+        shared: dict[str, Any] = {}
+        if early is None:
+            assert self.sharing is not None
+            if not agreed.turning(self.liars):
+                self._share(self.sharing)
+            early = self._prepare()
+        notebook, facts = early
+        try:
+            if self.sharing is not None:
+                shared = {"sharing": facts}
+            self._train(notebook, agreed)
+            self._enter(phases.DONE)
+            summary = notebook.finish(shared)
+            notebook.write_status()
+        finally:
+            notebook.close()
+        say("done", accuracy=summary["accuracy"]["worst"], rounds=summary["rounds"])
+        self._stay()
+        (notebook.run / CHECKPOINT).unlink(missing_ok=True)
+        return summary
+
+    def _agree(self) -> Agreement:
+        found = self.meeting.agree(self.transport, self.options.window, self._stop.is_set)
+        if self._stop.is_set():
+            raise Stopped
+        say("agreed", missing=sorted(found.missing), differing=sorted(found.differing))
+        return found
+
+    def _share(self, sharing: Sharing) -> None:
+        self._enter(phases.SHARING)
+        sharing.begin()
+        self.sharing_clock.set_pace(1.0)
+        engine = Engine(self.baskets, lambda send: self._post(SHARE, send), self.experiment.compute)
+        engine.stopped = self._stop.is_set
+        outcome = engine.run(sharing.protocol(self.sharing_clock.now(), self.options.twin))
+        sharing.finish(outcome)
+        self._shared = engine.done
+        say("shared", received=len(outcome.received), incidents=len(outcome.incidents))
+
+    def _prepare(self) -> tuple[Notebook, dict[str, Any]]:
+        """The engine and the run folder, as the last checkpoint left them."""
+        facts: dict[str, Any] = {}
+        if self.sharing is not None:
+            facts = self.sharing.take_in()
+            self.experiment = self._experiment()  # with the samples that were received
+        engine = Engine(
+            self.inbox,
+            lambda send: self._post(TRAIN, send),
+            self.experiment.compute,
+            was_due=self._was_due,
+            benign=dict.fromkeys(self.part.benign, self.experiment.compute.initial),
+            liars=self.liars,
+        )
+        engine.stopped = self._stop.is_set
+        engine.done.add(getattr(self, "_shared", Work()))
+        notebook = Notebook(self.options.folder, self.experiment, engine, self.status, self._look)
+        known = {
+            "ring": self.transport.roster.run,
+            "node": self.node,
+            "attack": self.options.attack,
+        }
+        saved = notebook.open(known)
+        if saved is not None:
+            engine.restore(saved)
+            self.clock.restart(engine.since)
+        self.inbox.restore(engine.mark)
+        engine.observer = notebook
+        self.engine = engine
+        self._finished = self.status.round = engine.round - 1
+        return notebook, facts
+
+    def _train(self, notebook: Notebook, agreed: Agreement) -> None:
+        engine, recipe = notebook.engine, self.recipe
+        if recipe.scheme.name in RING_SCHEMES and self.options.twin:
+            ring, reach = self.part.ring, len(self.part.weights(self.node))
+            self.inbox.hold = in_ring_order(ring, self.node, reach, self.inbox.given)
+        engine.patience = Patience(
+            self.clock,
+            self.experiment.patience,
+            agreed.turn(self._turn, self.liars),
+            recipe.time.patience,
+            self.options.patience,
+        )
+        rejoins = where_to_rejoin(engine.round, agreed.round(self.liars))
+        self._enter(phases.TRAINING)
+        engine.post_again()
+        while rejoins is None or rejoins <= recipe.scheme.rounds:
+            notebook.first = engine.round if rejoins is None else rejoins
+            now = self.clock.now()
+            protocol = self.experiment.start(self.node, now, engine.state, rejoins)
+            try:
+                engine.run(protocol)
+                break
+            except Behind as behind:
+                rejoins = behind.round + 1
+                say("left behind", round=engine.round, rejoins=rejoins)
+
+    def _stay(self) -> None:
+        """Others may still need what this node has sent, or its answers."""
+        until = time.monotonic() + self.options.linger
+        while time.monotonic() < until and not self._stop.wait(LOOKS):
+            standing = self.meeting.survey(self.transport)
+            if all(hello.phase == phases.DONE for hello in standing.values()):
+                return
+
+    def _post(self, stage: str, send: Send) -> None:
+        if send.to and not self.transport.send(send.to, stage, send.round, send.body):
+            say("not sent", round=send.round, reason="this round was signed with other content")
+
+    def _was_due(self, sender: int, k: int, mine: int) -> bool:
+        if self.part.graph is not None:
+            return k <= mine
+        ring = self.part.ring
+        return sender in ring.position and ring.step(k, sender) < ring.step(mine, self.node)
+
+
+def where_to_rejoin(next_round: int, finished: int) -> int | None:
+    """In which round a node takes part again, if the ring has gone on without it (Appendix C).
+
+    `next_round` is its own, `finished` the latest round that others have finished.  Only just late:
+    in its own round, since a turn that is taken late does no harm.  Later: in the next that begins.
+    """
+    if finished < next_round:
+        return None
+    return next_round if finished == next_round else finished + 1
+
+
+def _part(recipe: Recipe, node: int, options: Options) -> Part:
+    if options.data is not None:
+        samples = load_own(options.data)
+    else:
+        chosen = options_of(recipe.data, data.DATASETS, "dataset")
+        samples = data.load(recipe.data.dataset, recipe.seed, **chosen)
+    role = AttackPart()
+    if options.attack != NO_ATTACK:
+        same = recipe.attack.name == options.attack
+        role = (
+            recipe.attack
+            if same
+            else AttackPart(options.attack, None, attack_options(options.attack, {}))
+        )
+    return Part(recipe, samples, node, role, own=options.data is not None)
