@@ -1,7 +1,7 @@
 """What the owner of a ring does: make it, add and revoke members, sign the requests of machines.
 
 ring/ca/           the authority's key and certificate: on one machine, best one that is not a node
-ring/roster.toml   who takes part, and ring/roster.sig
+ring/roster.toml   who takes part, signed
 ring/node-3/       all that machine 3 needs: its keys and certificate, the authority's certificate
                    and the roster
 ring/signed/       answers to requests: the same without keys, since those never left their machine

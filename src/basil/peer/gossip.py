@@ -121,7 +121,7 @@ class Gossip:
 
     def _swap_roster(self, nodes: list[int]) -> None:
         for node in nodes:
-            answer = self._ask(node, ROSTER, _sealed(self._roster()), PATIENCE)
+            answer = self._ask(node, ROSTER, self._roster().sealed, PATIENCE)
             if answer:
                 self._take_roster(answer)
             if self._over.is_set():
@@ -147,14 +147,12 @@ class Gossip:
     def _hear_roster(self, sender: int, payload: bytes) -> bytes:
         theirs = self._take_roster(payload)
         mine = self._roster()
-        return _sealed(mine) if mine.version > theirs.version else b""
+        return mine.sealed if mine.version > theirs.version else b""
 
     def _take_roster(self, sealed: bytes) -> Roster:
-        signature, _, text = sealed.partition(b"\n")
         try:
-            raw = bytes.fromhex(signature.decode("ascii"))
-            theirs = parse(text, raw, self._identity.authority, "a roster that was sent")
-        except (ValueError, UserError) as error:
+            theirs = parse(sealed, self._identity.authority, "a roster that was sent")
+        except UserError as error:
             raise Refused("roster", str(error)) from error
         self._adopt(theirs)
         return theirs
@@ -166,7 +164,3 @@ class Gossip:
     def _some(self, count: int) -> list[int]:
         others = self._others()
         return self._random.sample(others, min(count, len(others)))
-
-
-def _sealed(roster: Roster) -> bytes:
-    return roster.signature.hex().encode() + b"\n" + roster.text.encode()

@@ -11,6 +11,7 @@ MIB = 1 << 20
 CHUNK = MIB  # bytes of a body in one gRPC message
 HEADER = MIB  # bytes of a safetensors header, at most
 MANIFEST = 4096  # bytes of a manifest, at most
+MESSAGE = CHUNK + 64 * 1024  # bytes of a gRPC message, at most
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,10 @@ class Limits:
 
     # -- all of them
     transfers: int | None = None  # bodies on their way in at the same time
-    question: int = 64 * 1024  # bytes of a question
-    answer: int = 2 * MIB  # bytes of an answer
+    question: int = MIB // 4  # bytes of a question
     connections: int = 8  # incoming connections for each member
     handshake: float = 5.0  # seconds for a TLS handshake
     compared: int = 16  # rounds for which others' manifests are kept for comparison
-    proofs: int = 1024  # proofs of equivocation kept: one for each signer is enough
 
     # -- sending
     outbox: int = 2  # messages that wait for one receiver; a newer one displaces the oldest

@@ -6,7 +6,7 @@ what waits for it longest is displaced by what is newer.
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any
@@ -26,16 +26,17 @@ class Parcel:
     """A message as it goes out; all receivers share it."""
 
     manifest: Manifest
-    frames: tuple[bytes, ...]  # the manifest, then chunks
+    parts: Sequence[Buffer]  # of the body
     until: float  # when to give up
 
-
-def parcel(manifest: Manifest, parts: Iterable[Buffer], until: float) -> Parcel:
-    return Parcel(manifest, (manifest.encode(), *_chunks(parts)), until)
+    def frames(self) -> Iterator[bytes]:
+        """The manifest, then chunks, each copied when its turn comes."""
+        yield self.manifest.encode()
+        yield from _chunks(self.parts)
 
 
 def _chunks(parts: Iterable[Buffer]) -> Iterator[bytes]:
-    """The parts one after the other, cut into whole chunks; copied once."""
+    """The parts one after the other, cut into whole chunks."""
     begun = b""
     for part in parts:
         at = 0
@@ -130,7 +131,7 @@ class Outbox:
         watched: Watched | None = None
 
         def frames() -> Iterator[bytes]:
-            for frame in parcel.frames:
+            for frame in parcel.frames():
                 if watched is not None:
                     watched.move()
                 yield frame

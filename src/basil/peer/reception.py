@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakSet
 
 import grpc
+import numpy as np
 
 from basil.peer.bodies import REJOIN, Forms, Refused
 from basil.peer.evidence import Evidence, Proof
@@ -79,7 +80,8 @@ class Reception:
         """The gRPC method: a manifest, then chunks.  Answers with an acknowledgement."""
         sender: int | None = None
         try:
-            sender = caller(context, self._roster(), self._evidence)
+            sender = caller(context, self._roster())
+            check_caller(sender, context, self._roster(), self._evidence)
             with self._one_at_a_time(sender):
                 return self._transfer(sender, frames, context)
         except Refused as refusal:
@@ -189,7 +191,8 @@ class Reception:
 
     def _body(self, frames: Iterator[bytes], manifest: Manifest, watched: Watched) -> Body:
         """Exactly as many bytes as were announced, in whole chunks, with the signed digest."""
-        data, at, digest = bytearray(manifest.size), 0, hashlib.sha256()
+        # Not a bytearray: that would be filled with zeros first.
+        data, at, digest = np.empty(manifest.size, np.uint8).data, 0, hashlib.sha256()
         for frame in frames:
             if not frame or len(frame) != min(CHUNK, manifest.size - at):
                 raise Refused("frame", f"a chunk of {len(frame)} bytes after {at}")
@@ -225,24 +228,27 @@ class Reception:
         self._deliver(message)
 
 
-def caller(context: Any, roster: Roster, evidence: Evidence, pinned: bool = True) -> int:
-    """The member whose certificate this is; `Refused` if it may not speak.
-
-    `pinned`: it must be the very certificate that the roster names.
-    """
-    proof = context.auth_context()
-    names, certificates = proof.get("x509_common_name", []), proof.get("x509_pem_cert", [])
+def caller(context: Any, roster: Roster) -> int:
+    """The member that the certificate names, which TLS has checked."""
+    names = context.auth_context().get("x509_common_name", [])
     node = parse_name(names[0].decode(errors="replace")) if len(names) == 1 else None
-    member = None if node is None else roster.member(node)
-    if node is None or member is None:
+    if node is None or roster.member(node) is None:
         raise Refused("unknown", "not a member of this ring")
+    return node
+
+
+def check_caller(
+    node: int, context: Any, roster: Roster, evidence: Evidence, pinned: bool = True
+) -> None:
+    """May this member speak?  `pinned`: with this very certificate, which the roster names."""
     if node in roster.revoked:
         raise Refused("revoked", f"node {node} was revoked in roster {roster.version}")
     if node in evidence.excluded:
         raise Refused("excluded", f"node {node} was proven to have said two different things")
-    if pinned and (not certificates or _fingerprint(certificates[0]) != member.fingerprint):
-        raise Refused("unknown", f"not the certificate that the roster names for node {node}")
-    return node
+    member, certificates = roster.member(node), context.auth_context().get("x509_pem_cert", [])
+    known = member is not None and [_fingerprint(c) for c in certificates] == [member.fingerprint]
+    if pinned and not known:
+        raise Refused("certificate", f"not the one that the roster names for node {node}")
 
 
 @lru_cache(maxsize=1024)

@@ -22,7 +22,8 @@ from basil.errors import UserError
 from basil.peer.files import read, write
 from basil.peer.identity import AUTHORITY, Identity, read_certificate
 
-ROSTER, SIGNATURE = "roster.toml", "roster.sig"
+ROSTER = "roster.toml"
+SIGNED = b"# signature "  # begins the last line of the file
 CONTEXT = b"basil roster 1\n"  # so that this signature can be taken for nothing else
 
 
@@ -65,6 +66,11 @@ class Roster:
                 f"fingerprint = {_quoted(member.fingerprint)}",
             ]
         return "\n".join(lines) + "\n"
+
+    @property
+    def sealed(self) -> bytes:
+        """Text and signature, as they are stored and sent."""
+        return self.text.encode() + SIGNED + self.signature.hex().encode() + b"\n"
 
     @cached_property
     def digest(self) -> str:
@@ -115,25 +121,25 @@ def sign(roster: Roster, key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def load_roster(folder: Path) -> Roster:
     """The roster in a folder, if the ring's authority signed it."""
-    text, signature = read(folder / ROSTER), read(folder / SIGNATURE)
     authority = read_certificate(folder / AUTHORITY)
-    return parse(text, signature, authority, str(folder / ROSTER))
+    return parse(read(folder / ROSTER), authority, str(folder / ROSTER))
 
 
 def save_roster(folder: Path, roster: Roster) -> None:
-    """The signature last: between the two files a reader finds a roster that does not verify."""
-    write(folder / ROSTER, roster.text.encode())
-    write(folder / SIGNATURE, roster.signature)
+    """As one file, so that a crash leaves the old one or the new one."""
+    write(folder / ROSTER, roster.sealed)
 
 
-def parse(text: bytes, signature: bytes, authority: x509.Certificate, source: str) -> Roster:
-    """A roster from its text, if the signature is the authority's and the form canonical."""
+def parse(sealed: bytes, authority: x509.Certificate, source: str) -> Roster:
+    """A roster from a file's content, if the authority signed it and its form is canonical."""
+    text, _, last = sealed.rpartition(SIGNED)
     key = authority.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise UserError(f"{source}: the authority's key is not on P-256")
     try:
+        signature = bytes.fromhex(last.decode("ascii").removesuffix("\n"))
         key.verify(signature, CONTEXT + text, ec.ECDSA(hashes.SHA256()))
-    except InvalidSignature as error:
+    except (InvalidSignature, ValueError) as error:
         raise UserError(f"{source}: the authority of this ring did not sign it") from error
     try:
         tree = tomllib.loads(text.decode())

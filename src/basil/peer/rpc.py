@@ -4,28 +4,24 @@ Two methods with bytes in and bytes out; no protobuf is needed.  `docs/security.
 setting is for.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-# What a stranger does must not fill our logs: refusals are counted instead.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
 
 from basil.errors import UserError
 from basil.peer.certificates import name_of, pem_of, pem_of_key
 from basil.peer.identity import Identity
-from basil.peer.limits import MIB, Limits
+from basil.peer.limits import MESSAGE, Limits
 
 SERVICE = "basil.Peer"
 DELIVER, ASK = f"/{SERVICE}/Deliver", f"/{SERVICE}/Ask"
 STREAMS = 2  # at once on one connection: a transfer and a question
 
 _SHARED: list[tuple[str, int]] = [
-    ("grpc.max_receive_message_length", 8 * MIB),
-    ("grpc.max_send_message_length", 8 * MIB),
+    ("grpc.max_receive_message_length", MESSAGE),
+    ("grpc.max_send_message_length", MESSAGE),
     ("grpc.http2.bdp_probe", 0),  # or the window grows with what an insider sends
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
@@ -112,7 +108,7 @@ _BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
 _STATUS = {
     **dict.fromkeys(("busy", "waiting", "memory", "rate", "disk"), _BUSY),
     **dict.fromkeys(
-        ("unknown", "revoked", "excluded", "sender", "unexpected"),
+        ("unknown", "certificate", "revoked", "excluded", "sender", "unexpected"),
         grpc.StatusCode.PERMISSION_DENIED,
     ),
     "late": grpc.StatusCode.FAILED_PRECONDITION,

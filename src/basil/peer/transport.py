@@ -25,9 +25,9 @@ from basil.peer.guard import Guard, Rate
 from basil.peer.identity import Identity
 from basil.peer.limits import Limits
 from basil.peer.marks import Marks
-from basil.peer.outbox import Outbox, parcel
+from basil.peer.outbox import Outbox, Parcel
 from basil.peer.questions import Frame
-from basil.peer.reception import Message, Reception, caller
+from basil.peer.reception import Message, Reception, caller, check_caller
 from basil.peer.roster import Roster, save_roster
 from basil.peer.tally import Tallies
 from basil.peer.wire import pack_parts
@@ -153,7 +153,7 @@ class Transport:
                     return False
             else:
                 self._marks.put(manifest)
-        packed = parcel(manifest, parts, time.monotonic() + self.limits.give_up)
+        packed = Parcel(manifest, parts, time.monotonic() + self.limits.give_up)
         for node in to:
             outbox = self._outbox(node)
             if outbox is not None:
@@ -216,7 +216,8 @@ class Transport:
         """The gRPC method: a signed question in, a signed answer out."""
         sender: int | None = None
         try:
-            sender = caller(context, self.roster, self.evidence, pinned=False)
+            sender = caller(context, self.roster)
+            check_caller(sender, context, self.roster, self.evidence, pinned=False)
             if not self._questions.allows(sender):
                 raise Refused("rate", "too many questions")
             if len(data) > self.limits.question:
@@ -225,7 +226,7 @@ class Transport:
             if frame.sender != sender:
                 raise Refused("sender", f"node {sender} asks for node {frame.sender}")
             if frame.what != ROSTER:  # which a renewed certificate must be able to bring
-                caller(context, self.roster, self.evidence)
+                check_caller(sender, context, self.roster, self.evidence)
             answer = self.answers.get(frame.what)
             if answer is None:
                 raise Refused("no such question", frame.what[:64])

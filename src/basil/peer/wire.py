@@ -142,9 +142,7 @@ def pack(
     return manifest, b"".join(parts)
 
 
-def unpack(
-    manifest: Manifest, data: bytes | bytearray, layout: Layout, rows: Rows | None = None
-) -> Body:
+def unpack(manifest: Manifest, data: bytes, layout: Layout, rows: Rows | None = None) -> Body:
     """The body, if it is what the manifest and the layout say; else `Refused`."""
     forms = forms_of(layout, rows)
     forms.check(manifest.kind, manifest.size, manifest.layout)
@@ -152,7 +150,7 @@ def unpack(
         raise Refused("size", f"{len(data)} bytes instead of {manifest.size}")
     if hashlib.sha256(data).hexdigest() != manifest.sha256:
         raise Refused("digest", "the body is not what was signed")
-    return forms.decode(manifest.kind, data if isinstance(data, bytearray) else bytearray(data))
+    return forms.decode(manifest.kind, memoryview(bytearray(data)))
 
 
 def _canonical(tree: dict[str, Any]) -> bytes:
