@@ -150,6 +150,14 @@ class Meeting:
         same = {node: hello for node, hello in said.items() if node not in differing}
         return Agreement(same, self.others - said.keys(), differing)
 
+    def wait_for(self, transport: Asking, ready: Callable[[Hello], bool], window: float) -> None:
+        """Until all that answer are ready, but no longer than the window."""
+        until = time.monotonic() + window
+        while time.monotonic() < until:
+            if all(ready(hello) for hello in self.survey(transport).values()):
+                return
+            time.sleep(AGAIN)
+
     def survey(self, transport: Asking) -> dict[int, Hello]:
         """Where everybody stands now; whoever does not answer is left out."""
         with ThreadPoolExecutor(max(1, len(self.others))) as pool:

@@ -170,6 +170,7 @@ class Engine:
             body = got.body.to(self.compute.device)
             got = Arrival(got.sender, got.round, body, got.time)
             self._notice(got.sender, got.round)
+            self._keep_up()
             if got.sender in self.seen:
                 self.seen[got.sender] = body
             if request.score_on is not None:
@@ -180,11 +181,11 @@ class Engine:
         return got
 
     def _notice(self, sender: int, k: int) -> None:
-        """Was this node given up, though it was on its way?  Only the newest can tell."""
-        due = self._gave_up and self.was_due(sender, k, self._gave_up)
-        if self.patience is not None and due and k >= self._gave_up - 1:
-            self.patience.wrong()
-            self._gave_up = 0  # one lesson from one mistake
+        """Was this node given up, though it was on its way?"""
+        given_up = self._gave_up
+        recent = given_up and k >= given_up - 1
+        if self.patience is not None and recent and self.was_due(sender, k, given_up):
+            self.patience.wrong(sender, given_up)
 
     def _post_all(self) -> None:
         for send in self.outbox:
@@ -211,6 +212,9 @@ class Engine:
             self.observer.turned()
         if turned and self.patience is not None:
             self.patience.calm()
+        self._keep_up()
+
+    def _keep_up(self) -> None:
         heard = int(longest_honest(self.inbox.heard.values(), self.liars))
         if heard >= self.round + LAGS:
             raise Behind(heard)

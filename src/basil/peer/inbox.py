@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from safetensors import SafetensorError
-
 from basil.errors import UserError
 from basil.peer.liveness import Clock
 from basil.protocol.requests import Arrival, Body, Missing
@@ -58,7 +56,7 @@ class Inbox:
                 try:
                     path = self._folder / f"{self._number:09d}.safetensors"
                     checkpoint.save(path, [sender, k, body])
-                except (OSError, SafetensorError):  # it is here all the same, until a crash
+                except OSError:  # it is here all the same, until a crash
                     self.unkept += 1
             self._insert(self._number, arrival, envelope)
 

@@ -9,11 +9,12 @@ one machine.
 
 How long is that?  At the start `factor` (the recipe's time.patience) times the longest turn that
 the nodes have measured and told each other, those b of them that claim the longest left out.  From
-then on it follows the ring: a node that was given up and speaks after all was suspected wrongly, so
-patience grows by half; in every round without such a thing it shrinks by a twentieth towards the
-start.  (Chandra and Toueg's failure detector for partial synchrony raises its time-outs likewise.)
-A floor keeps a crowded machine from suspecting everybody, a ceiling keeps liars that come late on
-purpose from stretching it without end.
+then on it follows the ring.  Where more than b nodes that were given up speak after all, the ring
+has become slower and they were suspected wrongly: patience grows by half.  In every round without
+such a thing it shrinks by a twentieth towards the start.  (Chandra and Toueg's failure detector for
+partial synchrony raises its time-outs likewise.)  Up to b nodes that are slow, or come late on
+purpose, change nothing: each costs one patience a lap, like a silent one.  A floor keeps a crowded
+machine from suspecting everybody, a ceiling bounds what a bad hour can do.
 """
 
 import threading
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterable
 FLOOR = 0.5  # seconds for a turn, however fast the ring is
 STRETCH = 16.0  # at most so many times the patience of the start
 GROWS, SHRINKS = 1.5, 0.95
+REMEMBERED = 3  # rounds for which a wrong suspicion counts
 
 
 class Clock:
@@ -59,19 +61,28 @@ class Patience:
     """Real seconds that a turn may take; keeps the protocol's clock at that pace."""
 
     def __init__(
-        self, clock: Clock, protocol: float, turn: float, factor: float, floor: float = FLOOR
+        self,
+        clock: Clock,
+        protocol: float,
+        turn: float,
+        factor: float,
+        floor: float = FLOOR,
+        liars: int = 0,
     ) -> None:
-        self._clock, self._protocol = clock, protocol
+        """`protocol`: the same in its own seconds; `turn`: real ones that a turn takes."""
+        self._clock, self._protocol, self._liars = clock, protocol, liars
         self.least = max(floor, factor * turn)
         self.most = STRETCH * self.least
-        self.wrongly = 0  # nodes that were given up too early
+        self._late: dict[int, int] = {}  # sender -> the round in which it was suspected wrongly
         self.seconds = self.least
         self._set(self.least)
 
-    def wrong(self) -> None:
-        """A node that had been given up has spoken after all."""
-        self.wrongly += 1
-        self._set(min(self.most, GROWS * self.seconds))
+    def wrong(self, sender: int, k: int) -> None:
+        """In round k a node that had been given up has spoken after all."""
+        self._late[sender] = k
+        if sum(then > k - REMEMBERED for then in self._late.values()) > self._liars:
+            self._late.clear()
+            self._set(min(self.most, GROWS * self.seconds))
 
     def calm(self) -> None:
         """A round has passed."""

@@ -34,7 +34,7 @@ from basil.peer.limits import Limits
 from basil.peer.liveness import FLOOR, Clock, Patience
 from basil.peer.logs import say
 from basil.peer.measure import seconds_of_a_turn
-from basil.peer.notebook import RUN, Notebook
+from basil.peer.notebook import RUN, Notebook, unwritable
 from basil.peer.reception import Message
 from basil.peer.roster import load_roster
 from basil.peer.sharing import Sharing
@@ -49,8 +49,8 @@ from basil.record.run_folder import CHECKPOINT, SUMMARY
 
 SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
 STATE, ARRIVALS = "state", "arrivals"
-FLUSH = 5.0  # seconds for the last messages
-LOOKS = 1.0  # seconds between two looks at whether the others have finished
+TOGETHER = 5.0  # seconds in which all start to train after the sharing
+LOOKS = 0.5  # seconds between two looks at whether the others have finished
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,6 @@ class Peer:
         self.status.attack = options.attack
         self._stop = threading.Event()
         self._phase = phases.JOINING
-        self._finished = 0  # the latest round that it had finished when it started
         self._turn = 0.0
         self.clock = Clock()
         self.inbox = Inbox(self.clock, self.state / ARRIVALS)
@@ -130,7 +129,7 @@ class Peer:
         box.put(message.sender, message.round, message.body, message)
 
     def _hello(self) -> Hello:
-        return Hello(self._digest(), self._phase, self._finished, self._turn)
+        return Hello(self._digest(), self._phase, self.status.round, self._turn)
 
     def _digest(self) -> str:
         """What all must have in common: roster with recipe, order, network, dummies."""
@@ -172,7 +171,10 @@ class Peer:
         if self.options.metrics:
             figures = metrics.Figures(lambda: self.status, self.transport.counters.snapshot)
             end_metrics = metrics.serve(self.options.metrics, figures)
-        self._turn = seconds_of_a_turn(self.experiment, self.state)
+        try:
+            self._turn = seconds_of_a_turn(self.experiment, self.state)
+        except OSError as error:
+            raise unwritable(self.state, error) from error
         self.transport.start()
         try:
             return self._run()
@@ -180,7 +182,7 @@ class Peer:
             self._enter("stopped")
             return None
         finally:
-            self.transport.stop(flush=0.0 if self._stop.is_set() else FLUSH)
+            self.transport.stop()
             if end_metrics is not None:
                 end_metrics()
 
@@ -193,9 +195,14 @@ class Peer:
         shared: dict[str, Any] = {}
         if early is None:
             assert self.sharing is not None
-            if not agreed.turning(self.liars):
+            if agreed.turning(self.liars):
+                self.sharing.begin()  # it is over for this node, which came too late
+            else:
                 self._share(self.sharing)
             early = self._prepare()
+            self._phase = phases.TRAINING
+            started = lambda hello: hello.phase in (phases.TRAINING, phases.DONE)  # noqa: E731
+            self.meeting.wait_for(self.transport, started, TOGETHER)
         notebook, facts = early
         try:
             if self.sharing is not None:
@@ -258,7 +265,7 @@ class Peer:
         self.inbox.restore(engine.mark)
         engine.observer = notebook
         self.engine = engine
-        self._finished = self.status.round = engine.round - 1
+        self.status.round = engine.round - 1
         return notebook, facts
 
     def _train(self, notebook: Notebook, agreed: Agreement) -> None:
@@ -272,6 +279,7 @@ class Peer:
             agreed.turn(self._turn, self.liars),
             recipe.time.patience,
             self.options.patience,
+            self.liars,
         )
         rejoins = where_to_rejoin(engine.round, agreed.round(self.liars))
         self._enter(phases.TRAINING)
@@ -290,13 +298,18 @@ class Peer:
     def _stay(self) -> None:
         """Others may still need what this node has sent, or its answers."""
         until = time.monotonic() + self.options.linger
-        while time.monotonic() < until and not self._stop.wait(LOOKS):
+        while time.monotonic() < until and not self._stop.is_set():
             standing = self.meeting.survey(self.transport)
             if all(hello.phase == phases.DONE for hello in standing.values()):
                 return
+            self._stop.wait(LOOKS)
 
     def _post(self, stage: str, send: Send) -> None:
-        if send.to and not self.transport.send(send.to, stage, send.round, send.body):
+        try:
+            sent = not send.to or self.transport.send(send.to, stage, send.round, send.body)
+        except OSError as error:
+            raise unwritable(self.state, error) from error
+        if not sent:
             say("not sent", round=send.round, reason="this round was signed with other content")
 
     def _was_due(self, sender: int, k: int, mine: int) -> bool:

@@ -1,12 +1,9 @@
 """What a peer leaves on its disk: a run folder like the simulator's, its checkpoint, its status."""
 
 import contextlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from safetensors import SafetensorError
 
 from basil.errors import UserError
 from basil.experiment import Experiment
@@ -19,6 +16,14 @@ from basil.record import checkpoint, run_folder
 from basil.record.read import read_run
 
 RUN = "run"  # the run folder inside a node's folder
+
+
+def unwritable(folder: Path, error: OSError) -> UserError:
+    """The sentence with which a node ends whose disk is full: better silent than contradictory."""
+    return UserError(
+        f"{folder} cannot be written: {error.strerror or error}; without a checkpoint nothing is"
+        " sent. Make room and start the node again"
+    )
 
 
 class Notebook:
@@ -71,14 +76,8 @@ class Notebook:
     def save(self) -> None:
         try:
             self.recorder.save(self.engine, durable=True)
-        except (OSError, SafetensorError) as error:
-            reason = (
-                os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-            )
-            raise UserError(
-                f"{self.run} cannot be written: {reason}; without a checkpoint nothing is sent."
-                " Make room and start the node again"
-            ) from error
+        except OSError as error:
+            raise unwritable(self.run, error) from error
 
     def turned(self) -> None:
         self.recorder.end_rounds(self.engine)

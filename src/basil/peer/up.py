@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 import tomllib
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def fork(
         os.dup2(output, 2)
         before()
         code = command(words)
+    except BaseException:
+        traceback.print_exc()
     finally:
         with contextlib.suppress(BaseException):
             sys.stdout.flush()

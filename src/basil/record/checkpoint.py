@@ -45,7 +45,10 @@ def save(path: Path, tree: Any, durable: bool = False) -> None:
 
     text = json.dumps(pack(tree))
     partial = path.with_suffix(".partial")
-    save_file(tensors, partial, metadata={"tree": text})
+    try:
+        save_file(tensors, partial, metadata={"tree": text})
+    except SafetensorError as error:  # of a full disk it says no more than a sentence
+        raise OSError(str(error)) from error
     if durable:
         _sync(partial)
     os.replace(partial, path)
