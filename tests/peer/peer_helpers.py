@@ -1,6 +1,11 @@
 """Small rings on loopback, and members that do not keep to the rules."""
 
+import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -144,3 +149,38 @@ class Rogue:
 def frames_of(manifest: Manifest, body: bytes) -> list[bytes]:
     size = 1 << 20
     return [manifest.encode(), *(body[i : i + size] for i in range(0, len(body), size))]
+
+
+class Victim:
+    """An honest node in a process of its own (victim.py)."""
+
+    def __init__(self, ring: Path, node: int, values: int = VALUES) -> None:
+        script = Path(__file__).with_name("victim.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), str(ring), str(node), str(values)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def __enter__(self) -> "Victim":
+        self.at_rest: int = self._read()["at rest"]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.communicate()
+
+    def tell(self, line: str = "") -> dict[str, Any]:
+        """Its state, after it has done what it was told."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        facts: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return facts

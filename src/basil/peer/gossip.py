@@ -20,8 +20,9 @@ from basil.peer.wire import decode
 
 EVIDENCE, SEEN, ROSTER = "evidence", "seen", "roster"
 BEAT = 0.2  # seconds between looks at what is to be told
-COMPARE_EVERY, ROSTER_EVERY = 1.0, 10.0  # seconds
-FANOUT = 2  # members that are told which manifests were heard
+COMPARE_EVERY, ROSTER_EVERY = 1.0, 5.0  # seconds
+FANOUT = 2  # members that are told which manifests were heard, and asked for their roster
+FIRST = 8  # members that are asked for their roster at the start
 BATCH = 64  # manifests told at once
 PATIENCE = 3.0  # seconds for an answer
 RETRY = 5.0  # seconds before a member that did not answer is told again
@@ -75,6 +76,7 @@ class Gossip:
 
     def _run(self) -> None:
         compare_at = roster_at = time.monotonic()
+        self._swap_roster(self._some(FIRST))
         while not self._over.wait(BEAT):
             self._tell_proofs()
             now = time.monotonic()
@@ -84,7 +86,7 @@ class Gossip:
                 self._tell_manifests()
             if now >= roster_at:
                 roster_at = now + ROSTER_EVERY
-                self._swap_roster(self._some(1))
+                self._swap_roster(self._some(FANOUT))
 
     def _tell_proofs(self) -> None:
         now = time.monotonic()

@@ -34,7 +34,7 @@ class Limits:
     # -- all of them
     transfers: int | None = None  # bodies on their way in at the same time
     question: int = MIB // 4  # bytes of a question
-    connections: int = 8  # incoming connections for each member
+    connections: int = 64  # incoming connections, times the number of members
     handshake: float = 5.0  # seconds for a TLS handshake
     compared: int = 16  # rounds for which others' manifests are kept for comparison
 
@@ -42,7 +42,7 @@ class Limits:
     outbox: int = 2  # messages that wait for one receiver; a newer one displaces the oldest
     give_up: float = 60.0  # seconds after which a message that could not be delivered is dropped
     backoff: float = 0.05  # seconds before the first retry; doubles
-    backoff_most: float = 2.0  # up to this
+    backoff_most: float = 1.0  # up to this
     keepalive: float = 4.0  # seconds between pings on a connection
     keepalive_answer: float = 4.0  # seconds for the answer to one
 

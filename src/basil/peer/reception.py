@@ -85,11 +85,12 @@ class Reception:
             with self._one_at_a_time(sender):
                 return self._transfer(sender, frames, context)
         except Refused as refusal:
-            self._tallies.refuse(sender, refusal.reason)
-            context.abort(status_of(refusal.reason), str(refusal))
+            reason, detail = refusal.reason, str(refusal)
         except grpc.RpcError:
-            self._tallies.refuse(sender, "cut off")
-            raise
+            reason = detail = "cut off"
+        # Out here: an exception that is still handled would keep the body alive, by its traceback.
+        self._tallies.refuse(sender, reason)
+        context.abort(status_of(reason), detail)
         raise AssertionError("abort raises")
 
     def compare(self, manifest: Manifest) -> bool:
@@ -124,8 +125,8 @@ class Reception:
                 watched.deadline = time.monotonic() + self._limits.deadline(manifest.size)
                 with self._a_place():
                     body = self._body(frames, manifest, watched)
-            except grpc.RpcError:
-                if watched.ended:
+            except (grpc.RpcError, Refused):
+                if watched.ended:  # what is missing then looks like a truncated body
                     raise Refused("slow", "it did not move, or took too long") from None
                 raise
         self._hand_on(manifest, body)

@@ -4,6 +4,7 @@ Two methods with bytes in and bytes out; no protobuf is needed.  `docs/security.
 setting is for.
 """
 
+import resource
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -44,7 +45,7 @@ def server(
         ("grpc.so_reuseport", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
         ("grpc.server_handshake_timeout_ms", round(1000 * limits.handshake)),
-        ("grpc.max_allowed_incoming_connections", limits.connections * members),
+        ("grpc.max_allowed_incoming_connections", _connections(limits, members)),
     ]
     # Each member has at most one transfer and one question in work; the rest is refused at once.
     workers = ThreadPoolExecutor(2 * members + 4, thread_name_prefix="basil-serve")
@@ -87,6 +88,12 @@ def channel(identity: Identity, node: int, address: str, limits: Limits) -> grpc
         certificate_chain=pem_of(identity.certificate),
     )
     return grpc.secure_channel(address, credentials, options)
+
+
+def _connections(limits: Limits, members: int) -> int:
+    """Half of the files that this process may open are left for everything else."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(limits.connections * members, files // 2))
 
 
 def _pings(limits: Limits) -> list[tuple[str, int]]:

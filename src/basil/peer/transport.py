@@ -22,6 +22,7 @@ from basil.peer.bodies import REJOIN, Refused, Rows, forms_of
 from basil.peer.evidence import Evidence
 from basil.peer.gossip import ROSTER, Gossip
 from basil.peer.guard import Guard, Rate
+from basil.peer.heap import few_arenas
 from basil.peer.identity import Identity
 from basil.peer.limits import Limits
 from basil.peer.marks import Marks
@@ -81,7 +82,7 @@ class Transport:
             deliver,
         )
         self._gossip = Gossip(
-            identity, lambda: self.roster, self.adopt, self.evidence, self._reception, self.ask
+            identity, lambda: self.roster, self.adopt, self.evidence, self._reception, self._ask
         )
         self.answers.update(self._gossip.answers)
         self._questions = Rate(limits.asks, limits.asks_burst)
@@ -105,6 +106,7 @@ class Transport:
 
     def start(self) -> None:
         """Listen, and begin to tell others what they should know."""
+        few_arenas()
         self._server = rpc.server(
             self.identity,
             self.address,
@@ -162,13 +164,21 @@ class Transport:
 
     def ask(self, node: int, what: str, payload: bytes, timeout: float) -> bytes | None:
         """The answer of a member to a small question; None if there is none in time."""
+        return self._ask(node, what, payload, timeout, patient=True)
+
+    def _ask(
+        self, node: int, what: str, payload: bytes, timeout: float, patient: bool = False
+    ) -> bytes | None:
+        """`patient`: wait for a member that cannot be reached just now, as long as there is time."""
         outbox = self._outbox(node)
         if outbox is None:
             return None
         question = Frame(self.identity.node, node, what, questions.nonce(), payload)
         data = questions.encode(question, self.identity, self.roster.run)
         try:
-            answer = outbox.channel.unary_unary(rpc.ASK)(data, timeout=timeout)
+            answer = outbox.channel.unary_unary(rpc.ASK)(
+                data, timeout=timeout, wait_for_ready=patient
+            )
             frame = questions.decode(answer, self.roster, self.identity.node)
         except (grpc.RpcError, ValueError):  # ValueError: the channel was closed meanwhile
             return None
