@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,13 @@ def node(args: argparse.Namespace) -> int:
     )
     peer = Peer(options)
     set_up(peer.node, args.log_json)
-    signal.signal(signal.SIGTERM, lambda *_: peer.stop())
-    signal.signal(signal.SIGINT, lambda *_: peer.stop())
+
+    def stop(*_: object) -> None:
+        # Not here: a signal may come while this very thread holds one of the peer's locks.
+        threading.Thread(target=peer.stop).start()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     summary = peer.run()
     if summary is None:
         print(f"stopped; go on with: basil node --dir {args.dir}", file=sys.stderr)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from basil import data
 from basil.attack import options_of as attack_options
 from basil.data.own import load_own
@@ -247,7 +249,7 @@ class Peer:
             lambda send: self._post(TRAIN, send),
             self.experiment.compute,
             was_due=self._was_due,
-            benign=dict.fromkeys(self.part.benign, self.experiment.compute.initial),
+            benign=self._watched(),
             liars=self.liars,
         )
         engine.stopped = self._stop.is_set
@@ -267,6 +269,13 @@ class Peer:
         self.engine = engine
         self.status.round = engine.round - 1
         return notebook, facts
+
+    def _watched(self) -> dict[int, Tensor]:
+        """Whose last models an omniscient attack is shown: here, those that this node receives."""
+        attack = self.part.attack
+        if attack is None or not attack.omniscient:
+            return {}
+        return dict.fromkeys(self.part.benign, self.experiment.compute.initial)
 
     def _train(self, notebook: Notebook, agreed: Agreement) -> None:
         engine, recipe = notebook.engine, self.recipe

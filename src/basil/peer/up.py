@@ -70,8 +70,11 @@ class Family:
         self.codes: dict[Path, int] = {}
 
     def start(self, words: Callable[[int], Iterable[str]]) -> None:
-        """`words`: the options of each node."""
+        """Those that have not finished.  `words`: the options of each node."""
         for folder in self.folders:
+            if finished(folder):
+                self.codes[folder] = 0
+                continue
             node = int(folder.name.removeprefix("node-"))
             arguments = ["node", "--dir", str(folder), *words(node)]
             self.alive[fork(self._command, arguments, folder / LOG)] = folder
@@ -105,13 +108,15 @@ class Family:
         return said
 
 
+def finished(folder: Path) -> bool:
+    return (folder / RUN / SUMMARY).exists()
+
+
 def check_new(ring: Path) -> None:
-    """Nodes that have finished would refuse one by one; say it once."""
-    finished = [f.name for f in node_folders(ring) if (f / RUN / SUMMARY).exists()]
-    if finished:
+    """Is there anything left to do?"""
+    if all(map(finished, node_folders(ring))):
         raise UserError(
-            f"{ring} was run to its end by {', '.join(finished[:3])}"
-            f"{' and others' * (len(finished) > 3)}: move their run and state folders away"
+            f"all nodes of {ring} have finished: move their run and state folders away to run again"
         )
 
 
