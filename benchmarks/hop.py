@@ -1,8 +1,9 @@
 """One hop between two processes: ours against a bare mutually authenticated TLS socket.
 
 Both send the same bytes to the same receiver over loopback, by turns, and stop the clock when the
-receiver has said that it has them.  Ours is all of it: serialise, hash, sign, gRPC, check, write the
-mark to the disk, hand on.  The bare socket sends a length and the bytes, and gets one byte back.
+receiver has said that it has them.  Ours is all of it: serialise, hash, sign, write the mark to the
+disk, gRPC, check, write the mark to the disk, hand on.  The bare socket sends a length and the
+bytes, and gets one byte back.
 """
 
 import socket

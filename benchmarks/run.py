@@ -1,6 +1,6 @@
-"""Print what the simulator costs on this machine, as ratios measured in one run.
+"""Print what simulator and peers cost on this machine, as ratios measured in one run.
 
-python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [--device cpu|cuda]
+python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [hop] [--device cpu|cuda]
                          [--threads N] [--json FILE]
 """
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import concurrent_rings
+import hop
 import machinery
 import phase
 import scale
@@ -42,6 +43,8 @@ def main() -> None:
         results["phase_ms"] = phase.measure(args.device)
     if "scale" in args.what:
         results["scale"] = scale.measure()
+    if "hop" in args.what:
+        results["hop"] = hop.measure()
     print(json.dumps(results, indent=1))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")

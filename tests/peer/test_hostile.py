@@ -17,6 +17,7 @@ import torch
 import basil.peer
 from basil.peer import authority, certificates, rpc
 from basil.peer.bodies import forms_of
+from basil.peer.chunks import cut, digest_of
 from basil.peer.identity import load_identity
 from basil.peer.limits import Limits
 from basil.peer.roster import load_roster
@@ -256,12 +257,10 @@ def test_values_that_are_not_finite_are_refused(peer: Peer, rogue: Rogue) -> Non
 
 
 def test_a_hostile_header_is_refused(peer: Peer, rogue: Rogue) -> None:
-    import hashlib
-
     forms = forms_of(layout_for(VALUES))
     giant = (99 << 20).to_bytes(8, "little") + b"{" * (forms.model_size - 8)
     manifest, _ = rogue.packed(1, model())
-    signed = rogue.signed(manifest, sha256=hashlib.sha256(giant).hexdigest())
+    signed = rogue.signed(manifest, sha256=digest_of(cut([giant])))
     assert rogue.deliver(1, frames_of(signed, giant)).startswith("INVALID_ARGUMENT header")
     assert peer.got == []
 

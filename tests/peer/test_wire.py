@@ -1,5 +1,6 @@
 """Manifests and bodies as bytes: what is written, and all that is refused."""
 
+import hashlib
 import json
 import random
 from dataclasses import replace
@@ -15,6 +16,7 @@ from safetensors.torch import save as save_safetensors
 
 from basil.learning.layout import layout_of
 from basil.peer.bodies import Refused, Rows, forms_of
+from basil.peer.chunks import cut, digest_of
 from basil.peer.wire import Manifest, decode, pack, signed_by_sender, unpack
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Rejoin
@@ -38,6 +40,17 @@ def test_a_model_travels_as_a_safetensors_file_and_comes_back_bit_for_bit(rogue:
     back = unpack(manifest, data, layout_for())
     assert isinstance(back, torch.Tensor)
     assert torch.equal(back, model())
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [1], [7, 1 << 20], [(1 << 20) - 1, 1, 5], [3 << 20]])
+def test_the_digest_is_that_of_the_chunks_digests(sizes: list[int]) -> None:
+    parts = [random.Random(n).randbytes(n) for n in sizes]
+    whole = b"".join(parts)
+    pieces = [whole[i : i + (1 << 20)] for i in range(0, len(whole), 1 << 20)]
+    expected = hashlib.sha256(b"".join(hashlib.sha256(p).digest() for p in pieces)).hexdigest()
+    chunks = cut(parts)
+    assert [b"".join(chunk) for chunk in chunks] == pieces
+    assert digest_of(chunks) == expected
 
 
 def test_a_larger_network_with_many_tensors_comes_back(rogue: Rogue) -> None:
@@ -83,10 +96,8 @@ def test_a_basket_with_more_rows_than_there_can_be_is_refused(rogue: Rogue) -> N
 
 def _fits(rogue: Rogue, data: bytes) -> Manifest:
     """A manifest by which these bytes have the right size, layout and digest."""
-    import hashlib
-
     manifest, _ = rogue.packed(1, model())
-    return rogue.signed(manifest, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    return rogue.signed(manifest, size=len(data), sha256=digest_of(cut([data])))
 
 
 def _file(header: str, values: torch.Tensor) -> bytes:

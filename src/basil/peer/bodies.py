@@ -10,20 +10,19 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from basil.learning.layout import Layout
+from basil.peer.chunks import Buffer
 from basil.peer.limits import HEADER
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Body, Rejoin
 
 MODEL, REJOIN, BASKET, ABSENT = "model", "rejoin", "basket", "absent"
 KINDS = (MODEL, REJOIN, BASKET, ABSENT)
-Buffer: TypeAlias = bytes | memoryview
 
 _PREFIX = 8  # bytes that hold the length of the header
 _TYPES = {"uint8": "U8", "int64": "I64", "int32": "I32", "float32": "F32", "float64": "F64"}

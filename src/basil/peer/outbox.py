@@ -6,16 +6,16 @@ what waits for it longest is displaced by what is newer.
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any
 
 import grpc
 
-from basil.peer.bodies import Buffer
+from basil.peer.chunks import Chunk
 from basil.peer.guard import Guard, Watched
-from basil.peer.limits import CHUNK, Limits
+from basil.peer.limits import Limits
 from basil.peer.rpc import AGAIN, DELIVER
 from basil.peer.tally import Tallies
 from basil.peer.wire import Manifest
@@ -26,30 +26,14 @@ class Parcel:
     """A message as it goes out; all receivers share it."""
 
     manifest: Manifest
-    parts: Sequence[Buffer]  # of the body
+    chunks: Sequence[Chunk]
     until: float  # when to give up
 
     def frames(self) -> Iterator[bytes]:
         """The manifest, then chunks, each copied when its turn comes."""
         yield self.manifest.encode()
-        yield from _chunks(self.parts)
-
-
-def _chunks(parts: Iterable[Buffer]) -> Iterator[bytes]:
-    """The parts one after the other, cut into whole chunks."""
-    begun = b""
-    for part in parts:
-        at = 0
-        with memoryview(part) as view:
-            while at < len(view):
-                piece = bytes(view[at : at + CHUNK - len(begun)])
-                at += len(piece)
-                begun = begun + piece if begun else piece
-                if len(begun) == CHUNK:
-                    yield begun
-                    begun = b""
-    if begun:
-        yield begun
+        for chunk in self.chunks:
+            yield b"".join(chunk)
 
 
 class Outbox:

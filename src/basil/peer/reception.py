@@ -22,6 +22,7 @@ import grpc
 import numpy as np
 
 from basil.peer.bodies import REJOIN, Forms, Refused
+from basil.peer.chunks import Digest
 from basil.peer.evidence import Evidence, Proof
 from basil.peer.guard import Guard, Rate, Watched
 from basil.peer.identity import parse_name
@@ -193,12 +194,13 @@ class Reception:
     def _body(self, frames: Iterator[bytes], manifest: Manifest, watched: Watched) -> Body:
         """Exactly as many bytes as were announced, in whole chunks, with the signed digest."""
         # Not a bytearray: that would be filled with zeros first.
-        data, at, digest = np.empty(manifest.size, np.uint8).data, 0, hashlib.sha256()
+        data, at, digest = np.empty(manifest.size, np.uint8).data, 0, Digest()
         for frame in frames:
             if not frame or len(frame) != min(CHUNK, manifest.size - at):
                 raise Refused("frame", f"a chunk of {len(frame)} bytes after {at}")
-            data[at : at + len(frame)] = frame
-            digest.update(frame)
+            place = data[at : at + len(frame)]
+            place[:] = frame
+            digest.add([place])
             at += len(frame)
             watched.move()
         if at != manifest.size:

@@ -31,7 +31,7 @@ from basil.peer.questions import Frame
 from basil.peer.reception import Message, Reception, caller, check_caller
 from basil.peer.roster import Roster, save_roster
 from basil.peer.tally import Tallies
-from basil.peer.wire import pack_parts
+from basil.peer.wire import pack_chunks
 from basil.protocol.requests import Body
 
 EVIDENCE_FILE = "evidence.jsonl"
@@ -145,7 +145,7 @@ class Transport:
         That can happen to an honest node that crashed between a send and its checkpoint.  What it
         signed first stands: a second version would be equivocation.
         """
-        manifest, parts = pack_parts(
+        manifest, chunks = pack_chunks(
             body, stage, round, self.identity, self.roster, self.layout, self.rows
         )
         if manifest.kind != REJOIN and not self._equivocates:
@@ -155,7 +155,7 @@ class Transport:
                     return False
             else:
                 self._marks.put(manifest)
-        packed = Parcel(manifest, parts, time.monotonic() + self.limits.give_up)
+        packed = Parcel(manifest, chunks, time.monotonic() + self.limits.give_up)
         for node in to:
             outbox = self._outbox(node)
             if outbox is not None:
@@ -169,7 +169,7 @@ class Transport:
     def _ask(
         self, node: int, what: str, payload: bytes, timeout: float, patient: bool = False
     ) -> bytes | None:
-        """`patient`: wait for a member that cannot be reached just now, as long as there is time."""
+        """`patient`: wait for a member that cannot be reached just now, while there is time."""
         outbox = self._outbox(node)
         if outbox is None:
             return None

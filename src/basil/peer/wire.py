@@ -5,14 +5,14 @@ be held to: two manifests of one sender for one round with different digests are
 digest is signed, not the body, since Ed25519 takes five times as long as SHA-256.
 """
 
-import hashlib
 import json
 import re
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from basil.learning.layout import Layout
-from basil.peer.bodies import KINDS, Buffer, Refused, Rows, forms_of
+from basil.peer.bodies import KINDS, Refused, Rows, forms_of
+from basil.peer.chunks import Chunk, cut, digest_of
 from basil.peer.identity import Identity
 from basil.peer.limits import MANIFEST
 from basil.peer.roster import Roster
@@ -39,7 +39,7 @@ class Manifest:
     kind: str
     size: int
     layout: str  # fingerprint of what the body is made of; empty for notes
-    sha256: str
+    sha256: str  # of the chunks' digests: see `chunks`
     signature: str = ""
 
     @property
@@ -98,7 +98,7 @@ def signed_by_sender(manifest: Manifest, roster: Roster) -> bool:
     return roster.verify(manifest.sender, signature, manifest.signed_part)
 
 
-def pack_parts(
+def pack_chunks(
     body: Body,
     stage: str,
     round: int,
@@ -106,13 +106,11 @@ def pack_parts(
     roster: Roster,
     layout: Layout,
     rows: Rows | None = None,
-) -> tuple[Manifest, list[Buffer]]:
-    """A signed manifest and the pieces of the body, which is not copied."""
+) -> tuple[Manifest, list[Chunk]]:
+    """A signed manifest and the body, which is not copied."""
     forms = forms_of(layout, rows)
     kind, parts = forms.encode(body)
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
+    chunks = cut(parts)
     manifest = Manifest(
         version=VERSION,
         run=roster.run,
@@ -122,10 +120,10 @@ def pack_parts(
         kind=kind,
         size=sum(map(len, parts)),
         layout=forms.fingerprints.get(kind, ""),
-        sha256=digest.hexdigest(),
+        sha256=digest_of(chunks),
     )
     signature = identity.signing.sign(manifest.signed_part)
-    return replace(manifest, signature=signature.hex()), parts
+    return replace(manifest, signature=signature.hex()), chunks
 
 
 def pack(
@@ -138,8 +136,8 @@ def pack(
     rows: Rows | None = None,
 ) -> tuple[Manifest, bytes]:
     """A signed manifest and the body's bytes."""
-    manifest, parts = pack_parts(body, stage, round, identity, roster, layout, rows)
-    return manifest, b"".join(parts)
+    manifest, chunks = pack_chunks(body, stage, round, identity, roster, layout, rows)
+    return manifest, b"".join(piece for chunk in chunks for piece in chunk)
 
 
 def unpack(manifest: Manifest, data: bytes, layout: Layout, rows: Rows | None = None) -> Body:
@@ -148,7 +146,7 @@ def unpack(manifest: Manifest, data: bytes, layout: Layout, rows: Rows | None = 
     forms.check(manifest.kind, manifest.size, manifest.layout)
     if len(data) != manifest.size:
         raise Refused("size", f"{len(data)} bytes instead of {manifest.size}")
-    if hashlib.sha256(data).hexdigest() != manifest.sha256:
+    if digest_of(cut([data])) != manifest.sha256:
         raise Refused("digest", "the body is not what was signed")
     return forms.decode(manifest.kind, memoryview(bytearray(data)))
 
