@@ -22,9 +22,9 @@ SMALL: dict[str, Any] = {
     "learning": {"model": "softmax", "batch": 16, "rate": 0.1},
     "record": {"every": 2},
 }
-CASES: dict[str, dict[str, Any]] = {
+QUICK: dict[str, dict[str, Any]] = {"basil under attack": {"attack": {"name": "gaussian"}}}
+SLOW: dict[str, dict[str, Any]] = {
     "basil": {},
-    "basil under attack": {"attack": {"name": "gaussian"}},
     "r-plain": {"scheme": {"name": "r-plain", "rounds": 4}},
     "ubar": {"scheme": {"name": "ubar", "rounds": 4}, "attack": {"name": "sign-flip"}},
     "sharing": {
@@ -40,16 +40,18 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [*QUICK, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)]
+)
 def test_eight_processes_are_the_simulator_bit_for_bit(
     case: str, ring_of: Callable[..., Ring], tmp_path: Path
 ) -> None:
-    recipe = parse({**SMALL, **CASES[case]})
+    tree = {**SMALL, **(QUICK | SLOW)[case]}
+    recipe = parse(tree)
     simulated = Experiment(recipe)
     summary = simulated.run(tmp_path / "simulated")
 
-    ring = ring_of({**SMALL, **CASES[case]})
+    ring = ring_of(tree)
     liars = simulated.cast.byzantine
     for i in range(N):
         ring.start(
