@@ -454,6 +454,15 @@ def test_nothing_on_the_path_unpickles_evaluates_or_calls_a_shell() -> None:
                 assert all(isinstance(v, ast.Constant) and v.value is False for v in shell), where
 
 
+def test_nothing_but_certificates_looks_at_the_date() -> None:
+    """So a clock that is wrong or set back changes nothing between peers."""
+    path = Path(basil.peer.__file__).parent
+    for name in ("transport", "reception", "outbox", "guard", "gossip", "marks", "evidence"):
+        text = (path / f"{name}.py").read_text()
+        assert "datetime" not in text
+        assert set(re.findall(r"\btime\.(\w+)\(", text)) <= {"monotonic"}
+
+
 def test_there_is_no_way_to_speak_without_tls() -> None:
     for source in Path(basil.peer.__file__).parent.glob("*.py"):
         assert not re.search(r"insecure|CERT_NONE|check_hostname *= *False", source.read_text())

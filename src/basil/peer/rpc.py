@@ -47,7 +47,8 @@ def server(
         ("grpc.server_handshake_timeout_ms", round(1000 * limits.handshake)),
         ("grpc.max_allowed_incoming_connections", _connections(limits, members)),
     ]
-    # Each member has at most one transfer and one question in work; the rest is refused at once.
+    # A transfer holds a thread, and each member has one at most.  Questions, and what is refused,
+    # are over in a moment: the others suffice for those.
     workers = ThreadPoolExecutor(2 * members + 4, thread_name_prefix="basil-serve")
     made = grpc.server(workers, options=options)
     handlers = {

@@ -86,7 +86,6 @@ class Transport:
         )
         self.answers.update(self._gossip.answers)
         self._questions = Rate(limits.asks, limits.asks_burst)
-        self._asking: set[int] = set()
         self._outboxes: dict[int, Outbox] = {}
         self._lock = Lock()
         self._stopped = False
