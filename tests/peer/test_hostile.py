@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -318,7 +319,7 @@ def test_notes_stages_and_questions_are_limited(ring: Path, peer: Peer, rogue: R
     assert notes[:10] == ["taken"] * 10
     assert notes[-1].startswith("RESOURCE_EXHAUSTED rate")
     stages = [
-        rogue.deliver(1, frames_of(*rogue.packed(1, Absent(2), f"stage {i}"))) for i in range(65)
+        rogue.deliver(1, frames_of(*rogue.packed(1, model(), f"stage {i}"))) for i in range(65)
     ]
     assert stages == ["taken"] * 64 + [stages[-1]]
     assert stages[-1].startswith("INVALID_ARGUMENT stage")
@@ -332,6 +333,16 @@ def test_notes_stages_and_questions_are_limited(ring: Path, peer: Peer, rogue: R
     assert details[-1].startswith("rate")
     with pytest.raises(grpc.RpcError, match=r"size|rate"):
         ask(bytes(QUICK.question + 1), timeout=5)
+
+
+def test_a_member_that_begins_too_many_transfers_is_not_even_read(ring: Path) -> None:
+    limits = replace(QUICK, messages=1.0, messages_burst=5)
+    with Peer(ring, 1, limits) as peer, Rogue(ring, 0) as rogue, Rogue(ring, 2) as honest:
+        answers = [rogue.deliver(1, [b"nonsense"]) for _ in range(8)]
+        assert all(answer.startswith("INVALID_ARGUMENT manifest") for answer in answers[:5])
+        assert answers[-1].startswith("RESOURCE_EXHAUSTED rate")
+        assert honest.deliver(1, frames_of(*honest.packed(1, model()))) == "taken"
+        assert peer.refused(0)["manifest"] < 8
 
 
 def test_answers_and_questions_of_others_are_not_taken_for_ones_own(ring: Path) -> None:

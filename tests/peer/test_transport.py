@@ -9,6 +9,7 @@ import torch
 
 from basil.errors import UserError
 from basil.peer.bodies import Rows
+from basil.peer.reception import Message
 from basil.peer.wire import decode
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Rejoin
@@ -156,6 +157,23 @@ def test_the_marks_are_on_the_disk_before_a_message_is_handed_on(ring: Path) -> 
     assert decode(found[0].splitlines()[-1]) == manifest
 
 
+def test_what_the_node_could_not_keep_is_taken_when_it_is_sent_again(ring: Path) -> None:
+    peer, got = Peer(ring, 1), []
+
+    def deliver(message: Message) -> None:
+        got.append(message.round)
+        if len(got) == 1:
+            raise OSError(28, "No space left on device")
+
+    peer.transport._reception._deliver = deliver
+    with Rogue(ring, 0) as sender, peer:
+        frames = frames_of(*sender.packed(3, model()))
+        assert sender.deliver(1, frames).startswith("RESOURCE_EXHAUSTED disk")
+        assert sender.deliver(1, frames) == "taken"
+        assert sender.deliver(1, frames) == "known"
+        assert got == [3, 3]
+
+
 def test_half_a_line_at_the_end_of_the_marks_is_a_message_that_was_not_taken(ring: Path) -> None:
     marks = ring / "node-1" / "marks.jsonl"
     with Rogue(ring, 0) as sender:
@@ -178,10 +196,10 @@ def test_the_journal_of_marks_does_not_grow_without_end(
     monkeypatch.setattr("basil.peer.marks.LONGEST", 3000)
     with Rogue(ring, 0) as sender, Peer(ring, 1) as b:
         for k in range(1, 30):
-            assert sender.deliver(1, frames_of(*sender.packed(k, Absent(2)))) == "taken"
+            assert sender.deliver(1, frames_of(*sender.packed(k, model(k)))) == "taken"
             b.got.clear()
             assert (ring / "node-1" / "marks.jsonl").stat().st_size <= 3000
-        assert "late" in sender.deliver(1, frames_of(*sender.packed(28, Absent(2))))
+        assert "late" in sender.deliver(1, frames_of(*sender.packed(28, model(28))))
 
 
 def test_a_rejoin_note_may_be_repeated(ring: Path) -> None:

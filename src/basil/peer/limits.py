@@ -24,10 +24,12 @@ class Limits:
     stall: float = 10.0  # seconds without a new chunk, on either side
 
     # -- one sender
+    messages: float = 100.0  # transfers a second that a member may begin, on average
+    messages_burst: int = 200  # and at once
     waiting: int = 2  # messages of one sender and kind that the node has not taken yet
     asks: float = 20.0  # questions a second that a member may put, on average
     asks_burst: int = 60  # and at once
-    notes: float = 5.0  # rejoin notes a second that a member may send, on average
+    notes: float = 5.0  # notes (rejoin, absent) a second that a member may send, on average
     notes_burst: int = 10  # and at once
     stages: int = 64  # stages of a run in which a member may speak
 

@@ -21,7 +21,7 @@ from weakref import WeakSet
 import grpc
 import numpy as np
 
-from basil.peer.bodies import REJOIN, Forms, Refused
+from basil.peer.bodies import ABSENT, REJOIN, Forms, Refused
 from basil.peer.chunks import Digest
 from basil.peer.evidence import Evidence, Proof
 from basil.peer.guard import Guard, Rate, Watched
@@ -72,6 +72,7 @@ class Reception:
         self._lock = Lock()
         transfers = limits.transfers or max(1, len(roster().members) - 1)
         self._room = Semaphore(transfers)
+        self._begun = Rate(limits.messages, limits.messages_burst)
         self._notes = Rate(limits.notes, limits.notes_burst)
         self._handed_on: dict[Key, int] = {}  # the last round, in this process
         self._waiting: dict[tuple[int, str], WeakSet[Message]] = {}
@@ -83,6 +84,8 @@ class Reception:
         try:
             sender = caller(context, self._roster())
             check_caller(sender, context, self._roster(), self._evidence)
+            if not self._begun.allows(sender):
+                raise Refused("rate", "too many transfers")
             with self._one_at_a_time(sender):
                 return self._transfer(sender, frames, context)
         except Refused as refusal:
@@ -146,11 +149,11 @@ class Reception:
         self._forms.check(manifest.kind, manifest.size, manifest.layout)
         if not self.expected(sender, manifest.stage, manifest.kind):
             raise Refused("unexpected", f"nobody expects a {manifest.kind} of node {sender}")
-        if manifest.kind == REJOIN:  # asks for something, and may have to ask again
-            if not self._notes.allows(sender):
-                raise Refused("rate", "too many notes")
-        elif not self._is_new(manifest):
+        # A rejoin note asks for something, and may have to ask again.
+        if manifest.kind != REJOIN and not self._is_new(manifest):
             return False
+        if manifest.kind in (REJOIN, ABSENT) and not self._notes.allows(sender):
+            raise Refused("rate", "too many notes")
         waiting = self._waiting.setdefault((sender, manifest.kind), WeakSet())
         if len(waiting) >= self._limits.waiting:
             raise Refused("waiting", "the node has not taken the last ones yet")
@@ -210,25 +213,27 @@ class Reception:
         return self._forms.decode(manifest.kind, data)
 
     def _hand_on(self, manifest: Manifest, body: Body) -> None:
-        """First on the disk, then to the node."""
-        key = manifest.key
-        if manifest.kind != REJOIN:
-            if self._marks.last.get(key) != manifest:
-                try:
-                    self._marks.put(manifest)
-                except OSError as error:
-                    raise Refused("disk", "this node cannot write down what it took") from error
-            self._handed_on[key] = manifest.round
-            seen = self._seen.setdefault(key, OrderedDict())
-            seen[manifest.round] = manifest
-            if len(seen) > self._limits.compared:
-                seen.popitem(last=False)
-            self.recent.append(manifest)
+        """First on the disk, then to the node.  If either fails, the sender may try again."""
         message = Message(
             manifest.sender, manifest.stage, manifest.round, body, manifest, time.monotonic()
         )
-        self._waiting.setdefault((manifest.sender, manifest.kind), WeakSet()).add(message)
-        self._deliver(message)
+        try:
+            if manifest.kind != REJOIN:
+                self._mark(manifest)
+            self._waiting.setdefault((manifest.sender, manifest.kind), WeakSet()).add(message)
+            self._deliver(message)
+        except OSError as error:
+            raise Refused("disk", "this node cannot write down what it took") from error
+        self._handed_on[manifest.key] = manifest.round
+
+    def _mark(self, manifest: Manifest) -> None:
+        if self._marks.last.get(manifest.key) != manifest:
+            self._marks.put(manifest)
+        seen = self._seen.setdefault(manifest.key, OrderedDict())
+        seen[manifest.round] = manifest
+        if len(seen) > self._limits.compared:
+            seen.popitem(last=False)
+        self.recent.append(manifest)
 
 
 def caller(context: Any, roster: Roster) -> int:

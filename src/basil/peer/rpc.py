@@ -66,7 +66,10 @@ def server(
     except RuntimeError:
         bound = 0
     if not bound:
-        raise UserError(f"{address} cannot be listened on: is another program using it?")
+        raise UserError(
+            f"{address} cannot be listened on: another program uses it, or it is no address of this"
+            " machine"
+        )
     return made
 
 

@@ -10,6 +10,7 @@ transport.stop()
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -199,7 +200,9 @@ class Transport:
             self.roster = roster
         for outbox in gone:
             outbox.close()
-        save_roster(self.identity.folder, roster)
+        # A full disk: it is heard of again after the next start.
+        with suppress(OSError):
+            save_roster(self.identity.folder, roster)
         return True
 
     def _same(self, roster: Roster, node: int) -> bool:
