@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from basil.experiment import Experiment
+from basil.peer import authority
+from basil.peer.roster import ROSTER, load_roster
 from basil.recipe import parse
 
 from bad_link import BadLink
@@ -186,3 +188,25 @@ def test_a_node_that_comes_late_joins_in(ring_of: Callable[..., Ring], simulated
     turns = rounds_of(ring, VICTIM)
     assert 4 < turns[0] <= ROUNDS
     assert turns[-1] == ROUNDS
+
+
+def test_a_node_returns_with_a_renewed_certificate(
+    ring_of: Callable[..., Ring], simulated: float
+) -> None:
+    """Only its own folder is given the new roster: the others hear of it from the node itself."""
+    ring = ring_of(SMALL)
+    ring.start_all()
+    ring.until_round(2)
+    ring.kill(VICTIM)
+    address = load_roster(ring.folder).member(VICTIM).address  # type: ignore[union-attr]
+    old = (ring.node(0) / ROSTER).read_bytes()
+    request = authority.request(ring.node(VICTIM), VICTIM, address)
+    renewed = authority.sign(ring.folder, request)
+    for i in OTHERS:
+        (ring.node(i) / ROSTER).write_bytes(old)
+    for file in renewed.iterdir():
+        (ring.node(VICTIM) / file.name).write_bytes(file.read_bytes())
+    ring.start(VICTIM)
+    finish_well(ring, list(range(N)), simulated)
+    assert rounds_of(ring, VICTIM)[-1] == ROUNDS
+    assert all(load_roster(ring.node(i)).version == 2 for i in range(N))

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +11,18 @@ from hypothesis import strategies as st
 
 from basil.errors import UserError
 from basil.peer import agreement
-from basil.peer.agreement import DONE, JOINING, TRAINING, Agreement, Hello, Meeting, decode
+from basil.peer.agreement import (
+    DONE,
+    JOINING,
+    TRAINING,
+    Agreement,
+    Hello,
+    Meeting,
+    decode,
+    where_to_rejoin,
+)
 from basil.peer.inbox import Inbox, Stopped
 from basil.peer.liveness import Clock, Patience, longest_honest
-from basil.peer.node import where_to_rejoin
 from basil.peer.twin import in_ring_order
 from basil.protocol.requests import Arrival, Missing
 from basil.topology import Ring
@@ -249,16 +256,3 @@ def test_a_hello_that_makes_no_sense_is_none(change: dict[str, Any]) -> None:
 )
 def test_a_node_rejoins_where_the_ring_is(own: int, finished: int, rejoins: int | None) -> None:
     assert where_to_rejoin(own, finished) == rejoins
-
-
-def test_no_peer_code_depends_on_the_wall_clock() -> None:
-    """But for what people read, and the dates in certificates."""
-    import basil.peer
-
-    (folder,) = basil.peer.__path__
-    readers = {
-        file.name
-        for file in Path(folder).glob("*.py")
-        if any(word in file.read_text() for word in ("time.time(", "datetime", "time_ns"))
-    }
-    assert readers <= {"status.py", "logs.py", "certificates.py", "identity.py"}

@@ -54,7 +54,7 @@ def test_a_ring_with_logs_and_metrics_for_machines(ring_of: Callable[..., Ring])
     assert all(event["node"] == 0 for event in told)
     turns = [event for event in told if event["event"] == "turn"]
     assert [event["round"] for event in turns] == list(range(1, 31))
-    assert told[-1]["event"] == "done"
+    assert told[-1]["event"] == "finished"
     assert told[-1]["accuracy"] == ring.summary(0)["accuracy"]["worst"]
 
 

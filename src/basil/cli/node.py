@@ -91,7 +91,8 @@ def node(args: argparse.Namespace) -> int:
     from basil.attack import ATTACKS
     from basil.errors import UserError
     from basil.peer.logs import set_up
-    from basil.peer.node import Options, Peer
+    from basil.peer.node import Peer
+    from basil.peer.options import Options
     from basil.recipe import NO_ATTACK
 
     torch.set_num_threads(args.threads or os.cpu_count() or 1)

@@ -169,3 +169,14 @@ class Meeting:
 
 def _nodes(some: frozenset[int]) -> str:
     return "node" if len(some) == 1 else "nodes"
+
+
+def where_to_rejoin(next_round: int, finished: int) -> int | None:
+    """In which round a node takes part again, if the ring has gone on without it (Appendix C).
+
+    `next_round` is its own, `finished` the latest round that others have finished.  Only just late:
+    in its own round, since a turn that is taken late does no harm.  Later: in the next that begins.
+    """
+    if finished < next_round:
+        return None
+    return next_round if finished == next_round else finished + 1

@@ -39,7 +39,8 @@ class Inbox:
         # somebody holds on to it, and lets no sender have many of them.
         self._queue: deque[tuple[int, Arrival, object]] = deque()
         self._changed = threading.Condition()
-        self._number = 0  # of the newest message
+        # Of the newest message: whatever an earlier life has left is older.
+        self._number = max((number for number, _ in _files(folder)), default=0)
         self._stopped = False
         self.heard: dict[int, int] = {}  # sender -> the latest round in which it spoke
         self.given: dict[int, int] = {}  # the same, of what the protocol has been given
@@ -123,12 +124,14 @@ class Inbox:
         assert self._folder is not None
         newest, waiting = (mark[0], set(mark[1:])) if mark else (0, set[int]())
         with self._changed:
-            self._number = newest
+            self._number = max(self._number, newest)
+            here = {number for number, *_ in self._queue}  # they came in this life
             for number, file in _files(self._folder):
+                if number in here:
+                    continue
                 if number <= newest and number not in waiting:
                     file.unlink()
                     continue
-                self._number = max(self._number, number)
                 try:
                     sender, k, body = checkpoint.load(file)
                 except UserError:  # cut off by a power failure
@@ -137,5 +140,7 @@ class Inbox:
                 self._insert(number, Arrival(sender, k, body, self.clock.now()), None)
 
 
-def _files(folder: Path) -> list[tuple[int, Path]]:
+def _files(folder: Path | None) -> list[tuple[int, Path]]:
+    if folder is None:
+        return []
     return sorted((int(f.stem), f) for f in folder.glob("*.safetensors") if f.stem.isdecimal())

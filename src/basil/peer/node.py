@@ -13,30 +13,26 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from basil import data
-from basil.attack import options_of as attack_options
-from basil.data.own import load_own
 from basil.engine.process import Work
 from basil.errors import UserError
-from basil.experiment import Experiment, Machine, Own, Part
-from basil.experiment.options import options_of
+from basil.experiment import Experiment, Machine, Own
 from basil.peer import agreement as phases
 from basil.peer import metrics
-from basil.peer.agreement import HELLO, Agreement, Hello, Meeting
+from basil.peer.agreement import HELLO, Agreement, Hello, Meeting, where_to_rejoin
+from basil.peer.bodies import ABSENT, BASKET, MODEL, REJOIN
 from basil.peer.engine import Behind, Engine
 from basil.peer.identity import load_identity
 from basil.peer.inbox import Inbox, Stopped
 from basil.peer.limits import Limits
-from basil.peer.liveness import FLOOR, Clock, Patience
+from basil.peer.liveness import Clock, Patience
 from basil.peer.logs import say
 from basil.peer.measure import seconds_of_a_turn
 from basil.peer.notebook import RUN, Notebook, unwritable
+from basil.peer.options import Options, part_of
 from basil.peer.reception import Message
 from basil.peer.roster import load_roster
 from basil.peer.sharing import Sharing
@@ -45,30 +41,13 @@ from basil.peer.transport import Transport
 from basil.peer.twin import in_ring_order
 from basil.protocol.requests import Send
 from basil.protocol.schemes import RING_SCHEMES
-from basil.recipe import NO_ATTACK, Recipe, parse
-from basil.recipe.schema import AttackPart
+from basil.recipe import NO_ATTACK, parse
 from basil.record.run_folder import CHECKPOINT, SUMMARY
 
 SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
 STATE, ARRIVALS = "state", "arrivals"
 TOGETHER = 5.0  # seconds in which all start to train after the sharing
 LOOKS = 0.5  # seconds between two looks at whether the others have finished
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a node is started."""
-
-    folder: Path
-    attack: str = NO_ATTACK  # what it does, whatever the recipe says: for drills
-    data: Path | None = None  # samples of its own
-    device: str = "auto"
-    listen: str | None = None  # host:port, if it is not the address in the roster
-    metrics: str | None = None  # host:port
-    twin: bool = False  # with the simulator's shuffles, and in its order
-    patience: float = FLOOR  # seconds that every turn of another is given at least
-    window: float = 60.0  # seconds to wait for all others before the first turn
-    linger: float = 30.0  # seconds to stay for the others after the last
 
 
 class Peer:
@@ -83,7 +62,7 @@ class Peer:
         if self.node >= self.recipe.ring.nodes:
             raise UserError(f"node {self.node} has no place in a ring of {self.recipe.ring.nodes}")
         self.liars = self.recipe.ring.byzantine
-        self.part = _part(self.recipe, self.node, options)
+        self.part = part_of(self.recipe, self.node, options)
         self.experiment = self._experiment()
         self.state = folder / STATE
         (self.state / ARRIVALS).mkdir(parents=True, exist_ok=True)
@@ -93,6 +72,8 @@ class Peer:
         self._stop = threading.Event()
         self._phase = phases.JOINING
         self._turn = 0.0
+        self._shared = Work()  # what the sharing has cost,
+        self._facts: dict[str, Any] = {}  # and what came of it
         self.clock = Clock()
         self.inbox = Inbox(self.clock, self.state / ARRIVALS)
         self.sharing_clock = Clock()
@@ -101,13 +82,14 @@ class Peer:
             self.identity,
             roster,
             self.experiment.compute.layout,
-            Limits(),
+            Limits(transfers=len(self.part.weights(self.node)) + 1),
             self._deliver,
             self.state / "marks.jsonl",
             rows=self.sharing.rows if self.sharing else None,
             listen=options.listen,
             equivocates=options.attack != NO_ATTACK,
         )
+        self.transport.expected = self._expected
         self.meeting = Meeting(self.node, roster.ids, self.liars, self._hello)
         self.transport.answers[HELLO] = self.meeting.answer
         self.engine: Engine | None = None
@@ -129,6 +111,12 @@ class Peer:
             return  # proven to lie: as if it had said nothing
         box = self.inbox if message.stage == TRAIN else self.baskets
         box.put(message.sender, message.round, message.body, message)
+
+    def _expected(self, sender: int, stage: str, kind: str) -> bool:
+        """Models come from those alone whose models this node takes in; notes from anybody."""
+        if stage == TRAIN:
+            return kind == REJOIN or (kind == MODEL and sender in self.part.weights(self.node))
+        return stage == SHARE and self.sharing is not None and kind in (BASKET, ABSENT)
 
     def _hello(self) -> Hello:
         return Hello(self._digest(), self._phase, self.status.round, self._turn)
@@ -177,9 +165,12 @@ class Peer:
             self._turn = seconds_of_a_turn(self.experiment, self.state)
         except OSError as error:
             raise unwritable(self.state, error) from error
+        early = None
+        if self.sharing is None or self.sharing.over:
+            early = self._prepare()  # what takes time is done before others wait for it
         self.transport.start()
         try:
-            return self._run()
+            return self._run(early)
         except Stopped:
             self._enter("stopped")
             return None
@@ -188,34 +179,18 @@ class Peer:
             if end_metrics is not None:
                 end_metrics()
 
-    def _run(self) -> dict[str, Any]:
-        early = None
-        if self.sharing is None or self.sharing.over:
-            early = self._prepare()  # what takes time is done before the others wait for it
+    def _run(self, prepared: Notebook | None) -> dict[str, Any]:
         self._enter(phases.JOINING)
         agreed = self._agree()
-        shared: dict[str, Any] = {}
-        if early is None:
-            assert self.sharing is not None
-            if agreed.turning(self.liars):
-                self.sharing.begin()  # it is over for this node, which came too late
-            else:
-                self._share(self.sharing)
-            early = self._prepare()
-            self._phase = phases.TRAINING
-            started = lambda hello: hello.phase in (phases.TRAINING, phases.DONE)  # noqa: E731
-            self.meeting.wait_for(self.transport, started, TOGETHER)
-        notebook, facts = early
+        notebook = prepared or self._share_first(agreed)
         try:
-            if self.sharing is not None:
-                shared = {"sharing": facts}
             self._train(notebook, agreed)
             self._enter(phases.DONE)
-            summary = notebook.finish(shared)
+            summary = notebook.finish({} if self.sharing is None else {"sharing": self._facts})
             notebook.write_status()
         finally:
             notebook.close()
-        say("done", accuracy=summary["accuracy"]["worst"], rounds=summary["rounds"])
+        say("finished", accuracy=summary["accuracy"]["worst"], rounds=summary["rounds"])
         self._stay()
         (notebook.run / CHECKPOINT).unlink(missing_ok=True)
         return summary
@@ -227,9 +202,20 @@ class Peer:
         say("agreed", missing=sorted(found.missing), differing=sorted(found.differing))
         return found
 
+    def _share_first(self, agreed: Agreement) -> Notebook:
+        """Before the training, which all then begin at about the same time."""
+        assert self.sharing is not None
+        self.sharing.begin()
+        if not agreed.turning(self.liars):  # otherwise this node came too late for it
+            self._share(self.sharing)
+        notebook = self._prepare()
+        self._phase = phases.TRAINING
+        begun = (phases.TRAINING, phases.DONE)
+        self.meeting.wait_for(self.transport, lambda hello: hello.phase in begun, TOGETHER)
+        return notebook
+
     def _share(self, sharing: Sharing) -> None:
         self._enter(phases.SHARING)
-        sharing.begin()
         self.sharing_clock.set_pace(1.0)
         engine = Engine(self.baskets, lambda send: self._post(SHARE, send), self.experiment.compute)
         engine.stopped = self._stop.is_set
@@ -238,11 +224,10 @@ class Peer:
         self._shared = engine.done
         say("shared", received=len(outcome.received), incidents=len(outcome.incidents))
 
-    def _prepare(self) -> tuple[Notebook, dict[str, Any]]:
+    def _prepare(self) -> Notebook:
         """The engine and the run folder, as the last checkpoint left them."""
-        facts: dict[str, Any] = {}
         if self.sharing is not None:
-            facts = self.sharing.take_in()
+            self._facts = self.sharing.take_in()
             self.experiment = self._experiment()  # with the samples that were received
         engine = Engine(
             self.inbox,
@@ -253,7 +238,7 @@ class Peer:
             liars=self.liars,
         )
         engine.stopped = self._stop.is_set
-        engine.done.add(getattr(self, "_shared", Work()))
+        engine.done.add(self._shared)
         notebook = Notebook(self.options.folder, self.experiment, engine, self.status, self._look)
         known = {
             "ring": self.transport.roster.run,
@@ -268,7 +253,7 @@ class Peer:
         engine.observer = notebook
         self.engine = engine
         self.status.round = engine.round - 1
-        return notebook, facts
+        return notebook
 
     def _watched(self) -> dict[int, Tensor]:
         """Whose last models an omniscient attack is shown: here, those that this node receives."""
@@ -326,31 +311,3 @@ class Peer:
             return k <= mine
         ring = self.part.ring
         return sender in ring.position and ring.step(k, sender) < ring.step(mine, self.node)
-
-
-def where_to_rejoin(next_round: int, finished: int) -> int | None:
-    """In which round a node takes part again, if the ring has gone on without it (Appendix C).
-
-    `next_round` is its own, `finished` the latest round that others have finished.  Only just late:
-    in its own round, since a turn that is taken late does no harm.  Later: in the next that begins.
-    """
-    if finished < next_round:
-        return None
-    return next_round if finished == next_round else finished + 1
-
-
-def _part(recipe: Recipe, node: int, options: Options) -> Part:
-    if options.data is not None:
-        samples = load_own(options.data)
-    else:
-        chosen = options_of(recipe.data, data.DATASETS, "dataset")
-        samples = data.load(recipe.data.dataset, recipe.seed, **chosen)
-    role = AttackPart()
-    if options.attack != NO_ATTACK:
-        same = recipe.attack.name == options.attack
-        role = (
-            recipe.attack
-            if same
-            else AttackPart(options.attack, None, attack_options(options.attack, {}))
-        )
-    return Part(recipe, samples, node, role, own=options.data is not None)

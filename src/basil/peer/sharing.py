@@ -9,6 +9,7 @@ import hashlib
 import secrets
 from collections.abc import Generator
 from dataclasses import asdict
+from functools import cached_property
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class Sharing:
         in_ring = max(len(ring) for ring in table.groups) * table.size
         return Rows("uint8", self.samples.shape[1:], self.bits, 2 * max(largest, in_ring))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """What all must have in common."""
         known = hashlib.sha256(np.ascontiguousarray(self.dummies).tobytes())
