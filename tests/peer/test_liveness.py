@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basil.errors import UserError
@@ -117,6 +117,7 @@ def test_what_is_believed_of_a_claim_is_never_more_than_some_honest_node_says(
 # -- the inbox ----------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["put", "take", "mark", "crash"]), max_size=25))
 def test_what_a_checkpoint_does_not_have_comes_again_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, story: list[str]

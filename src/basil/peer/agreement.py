@@ -13,8 +13,8 @@ not believed.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -91,7 +91,8 @@ class Meeting:
     ) -> None:
         self.node, self.liars, self.about_me = node, liars, about_me
         self.others = frozenset(others) - {node}
-        self._said: dict[int, Hello] = {}
+        self._said: dict[int, Hello] = {}  # the last that each has said
+        self._silent: set[int] = set()  # who did not answer when last asked
         self._changed = threading.Condition()
 
     def answer(self, sender: int, payload: bytes) -> bytes:
@@ -100,34 +101,46 @@ class Meeting:
         return self.about_me().encode()
 
     def _note(self, sender: int, hello: Hello | None) -> None:
-        if hello is not None and sender in self.others:
-            with self._changed:
+        with self._changed:
+            if hello is None:
+                self._silent.add(sender)
+            elif sender in self.others:
                 self._said[sender] = hello
-                self._changed.notify_all()
+                self._silent.discard(sender)
+            self._changed.notify_all()
 
-    def agree(
-        self, transport: Asking, window: float, stopped: Callable[[], bool] = lambda: False
-    ) -> Agreement:
-        """Ask until all have answered alike, or until it is no use to wait any longer."""
+    @contextmanager
+    def _asking(self, transport: Asking) -> Iterator[None]:
+        """Meanwhile everybody is asked again and again, each by a thread of its own.
+
+        Nobody waits for the last of these threads: one that asks a dead node takes seconds to end.
+        """
         over = threading.Event()
-        begin = time.monotonic()
-        with ThreadPoolExecutor(max(1, len(self.others))) as pool:
-            for node in sorted(self.others):
-                pool.submit(self._ask, transport, node, over)
-            with self._changed:
-                while not stopped() and not self._decided(time.monotonic() - begin, window):
-                    self._changed.wait(AGAIN)
+        for node in sorted(self.others):
+            work = (transport, node, over)
+            threading.Thread(target=self._ask, args=work, daemon=True).start()
+        try:
+            yield
+        finally:
             over.set()
-        return self._judge(dict(self._said))
 
     def _ask(self, transport: Asking, node: int, over: threading.Event) -> None:
         while not over.is_set():
             mine = self.about_me()
             reply = decode(transport.ask(node, HELLO, mine.encode(), ANSWER))
             self._note(node, reply)
-            # Whoever has answered is asked again now and then: it may have started meanwhile, or
-            # taken over the roster that this node has.
-            over.wait(AGAIN if reply is None or reply.digest != mine.digest else 5 * AGAIN)
+            # Whoever agrees is asked again less often: it may have started meanwhile.
+            over.wait(AGAIN if reply is None or reply.digest != mine.digest else 2 * AGAIN)
+
+    def agree(
+        self, transport: Asking, window: float, stopped: Callable[[], bool] = lambda: False
+    ) -> Agreement:
+        """Ask until all have answered alike, or until it is no use to wait any longer."""
+        begin = time.monotonic()
+        with self._asking(transport), self._changed:
+            while not stopped() and not self._decided(time.monotonic() - begin, window):
+                self._changed.wait(AGAIN)
+            return self._judge(dict(self._said))
 
     def _decided(self, waited: float, window: float) -> bool:
         mine = self.about_me().digest
@@ -150,21 +163,22 @@ class Meeting:
         same = {node: hello for node, hello in said.items() if node not in differing}
         return Agreement(same, self.others - said.keys(), differing)
 
-    def wait_for(self, transport: Asking, ready: Callable[[Hello], bool], window: float) -> None:
-        """Until all that answer are ready, but no longer than the window."""
+    def wait_for(
+        self,
+        transport: Asking,
+        who: Iterable[int],
+        ready: Callable[[Hello], bool],
+        window: float,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Until all of these that answer are ready, but no longer than the window."""
         until = time.monotonic() + window
-        while time.monotonic() < until:
-            if all(ready(hello) for hello in self.survey(transport).values()):
-                return
-            time.sleep(AGAIN)
-
-    def survey(self, transport: Asking) -> dict[int, Hello]:
-        """Where everybody stands now; whoever does not answer is left out."""
-        with ThreadPoolExecutor(max(1, len(self.others))) as pool:
-            ask = lambda node: transport.ask(node, HELLO, self.about_me().encode(), ANSWER)  # noqa: E731
-            nodes = sorted(self.others)
-            replies = zip(nodes, map(decode, pool.map(ask, nodes)), strict=True)
-            return {node: hello for node, hello in replies if hello is not None}
+        with self._asking(transport), self._changed:
+            while not stopped() and time.monotonic() < until:
+                waited_for = frozenset(who) - self._silent
+                if all(ready(self._said[node]) for node in waited_for if node in self._said):
+                    return
+                self._changed.wait(AGAIN)
 
 
 def _nodes(some: frozenset[int]) -> str:

@@ -10,9 +10,8 @@ import hashlib
 import json
 import os
 import threading
-import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
@@ -47,7 +46,6 @@ from basil.record.run_folder import CHECKPOINT, SUMMARY
 SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
 STATE, ARRIVALS = "state", "arrivals"
 TOGETHER = 5.0  # seconds in which all start to train after the sharing
-LOOKS = 0.5  # seconds between two looks at whether the others have finished
 
 
 class Peer:
@@ -191,7 +189,9 @@ class Peer:
         finally:
             notebook.close()
         say("finished", accuracy=summary["accuracy"]["worst"], rounds=summary["rounds"])
-        self._stay()
+        # Others may still need what this node has sent, or its answers.
+        over = lambda hello: hello.phase == phases.DONE  # noqa: E731
+        self._wait_for(self.meeting.others, over, self.options.linger)
         (notebook.run / CHECKPOINT).unlink(missing_ok=True)
         return summary
 
@@ -211,8 +211,11 @@ class Peer:
         notebook = self._prepare()
         self._phase = phases.TRAINING
         begun = (phases.TRAINING, phases.DONE)
-        self.meeting.wait_for(self.transport, lambda hello: hello.phase in begun, TOGETHER)
+        self._wait_for(agreed.hellos, lambda hello: hello.phase in begun, TOGETHER)
         return notebook
+
+    def _wait_for(self, who: Iterable[int], ready: Callable[[Hello], bool], window: float) -> None:
+        self.meeting.wait_for(self.transport, who, ready, window, self._stop.is_set)
 
     def _share(self, sharing: Sharing) -> None:
         self._enter(phases.SHARING)
@@ -288,15 +291,6 @@ class Peer:
             except Behind as behind:
                 rejoins = behind.round + 1
                 say("left behind", round=engine.round, rejoins=rejoins)
-
-    def _stay(self) -> None:
-        """Others may still need what this node has sent, or its answers."""
-        until = time.monotonic() + self.options.linger
-        while time.monotonic() < until and not self._stop.is_set():
-            standing = self.meeting.survey(self.transport)
-            if all(hello.phase == phases.DONE for hello in standing.values()):
-                return
-            self._stop.wait(LOOKS)
 
     def _post(self, stage: str, send: Send) -> None:
         try:
