@@ -104,6 +104,22 @@ def test_a_false_proof_over_the_network_is_refused_and_counted(ring: Path) -> No
         assert b.transport.evidence.excluded == frozenset()
 
 
+def test_a_member_that_answers_with_rubbish_does_not_silence_the_others(ring: Path) -> None:
+    with Peer(ring, 1) as b, Peer(ring, 2) as c, Peer(ring, 3) as rude, Rogue(ring, 0) as liar:
+        asked = []
+
+        def rubbish(sender: int, payload: bytes) -> bytes:
+            asked.append(sender)
+            return b"\xff" * 1000
+
+        rude.transport.answers["roster"] = rubbish
+        assert until(lambda: {1, 2} <= set(asked))
+        liar.deliver(1, frames_of(*liar.packed(5, model(1))))
+        liar.deliver(1, frames_of(*liar.packed(5, model(2))))
+        assert until(lambda: c.transport.evidence.excluded == {0})
+        assert b.transport._gossip._thread.is_alive()
+
+
 def test_a_proof_is_two_lines_and_comes_back(ring: Path) -> None:
     with Rogue(ring, 0) as liar:
         proof = Proof(liar.packed(5, model(1))[0], liar.packed(5, model(2))[0])

@@ -2,6 +2,8 @@
 
 import json
 import stat
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -62,6 +64,17 @@ def test_a_folder_holds_no_other_nodes_keys(tmp_path: Path) -> None:
 def _secret(key: Path) -> str:
     """The line of the file that holds the secret number; what follows may hold the public key."""
     return key.read_text().splitlines()[1]
+
+
+def test_without_the_extra_there_is_one_sentence() -> None:
+    program = (
+        "import sys; sys.modules['cryptography'] = None\n"
+        "from basil.cli import main\n"
+        "sys.exit(main(['peers', 'init', '--dir', 'nowhere']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr == "basil: cryptography is missing: pip install 'basil-fl[peers]'\n"
 
 
 def test_a_second_init_does_not_destroy_the_first(

@@ -86,8 +86,8 @@ class Evidence:
             new = proof.signer not in self._proofs
             if new:
                 self._proofs = {**self._proofs, proof.signer: proof}
+                self._save()
         if new:
-            self._save()
             self._told(proof)
         return True
 
@@ -95,6 +95,6 @@ class Evidence:
         # A full disk makes no liar honest: without the file the exclusion holds as long as this
         # process, and the others have the proof.
         try:
-            write(self.path, b"".join(proof.encode() for proof in self.proofs))
+            write(self.path, b"".join(proof.encode() for proof in self._proofs.values()))
         except OSError:
             return

@@ -8,6 +8,7 @@ told; nothing is believed.
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Lock, Thread
 
 from basil.errors import UserError
@@ -21,7 +22,7 @@ from basil.peer.wire import decode
 EVIDENCE, SEEN, ROSTER = "evidence", "seen", "roster"
 BEAT = 0.2  # seconds between looks at what is to be told
 COMPARE_EVERY, ROSTER_EVERY = 1.0, 5.0  # seconds
-FANOUT = 2  # members that are told which manifests were heard, and asked for their roster
+FANOUT = 3  # members that are told which manifests were heard, and asked for their roster
 FIRST = 8  # members that are asked for their roster at the start
 BATCH = 64  # manifests told at once
 PATIENCE = 3.0  # seconds for an answer
@@ -106,11 +107,13 @@ class Gossip:
     def _tell_manifests(self) -> None:
         recent = self._reception.recent
         batch = [recent.popleft() for _ in range(min(BATCH, len(recent)))]
-        if not batch:
-            return
-        payload = b"\n".join(manifest.encode() for manifest in batch)
-        for node in self._some(FANOUT):
-            self._ask(node, SEEN, payload, PATIENCE)
+        heard = False
+        for node in self._some(FANOUT) if batch else ():
+            news = [m.encode() for m in batch if m.sender != node]  # it knows what it said itself
+            if news and self._ask(node, SEEN, b"\n".join(news), PATIENCE) is not None:
+                heard = True
+        if not heard:
+            recent.extendleft(reversed(batch))
 
     def _look_for_roster(self) -> None:
         """The ring's owner may have put a newer one into this node's folder."""
@@ -124,8 +127,9 @@ class Gossip:
     def _swap_roster(self, nodes: list[int]) -> None:
         for node in nodes:
             answer = self._ask(node, ROSTER, self._roster().sealed, PATIENCE)
-            if answer:
-                self._take_roster(answer)
+            with suppress(Refused):  # whatever a liar answers
+                if answer:
+                    self._take_roster(answer)
             if self._over.is_set():
                 return
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 
@@ -61,7 +61,8 @@ class Guard:
                 late = [w for w in self._watched if now > w.deadline or now > w.moved + self.stall]
             for watched in late:
                 watched.ended = True
-                watched.cancel()
+                with suppress(Exception):  # it may have ended by itself; the guard must not
+                    watched.cancel()
 
 
 class Rate:

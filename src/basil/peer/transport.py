@@ -198,11 +198,10 @@ class Transport:
             moved = [n for n, o in self._outboxes.items() if not self._same(roster, n)]
             gone = [self._outboxes.pop(node) for node in moved]
             self.roster = roster
+            with suppress(OSError):  # a full disk: it is heard of again after the next start
+                save_roster(self.identity.folder, roster)
         for outbox in gone:
             outbox.close()
-        # A full disk: it is heard of again after the next start.
-        with suppress(OSError):
-            save_roster(self.identity.folder, roster)
         return True
 
     def _same(self, roster: Roster, node: int) -> bool:
