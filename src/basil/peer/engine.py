@@ -91,7 +91,7 @@ class Engine:
         self.observer: Observer | None = None
         self.done = Work()
         self.round = 1  # the round that comes next
-        self.state: dict[str, Any] | None = None
+        self.state: dict[str, Any] | None = None  # to start from, or about to be saved
         self.outbox: list[Send] = []
         self.mark: list[int] = []
         self.since = 0.0
@@ -205,6 +205,7 @@ class Engine:
         self.since, self.mark = self.clock.now(), self.inbox.mark()
         if self.observer is not None:
             self.observer.save()
+        self.state = None  # it is on the disk; held on to, it would be S models more
         self._post_all()
         self.inbox.forget(self.mark)
         self.busy, self._worked = self._worked + time.perf_counter() - begin, 0.0

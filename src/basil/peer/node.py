@@ -281,15 +281,16 @@ class Peer:
         rejoins = where_to_rejoin(engine.round, agreed.round(self.liars))
         self._enter(phases.TRAINING)
         engine.post_again()
+        state, engine.state = engine.state, None
         while rejoins is None or rejoins <= recipe.scheme.rounds:
             notebook.first = engine.round if rejoins is None else rejoins
-            now = self.clock.now()
-            protocol = self.experiment.start(self.node, now, engine.state, rejoins)
+            protocol = self.experiment.start(self.node, self.clock.now(), state, rejoins)
+            del state  # the protocol has taken what it needs
             try:
                 engine.run(protocol)
                 break
             except Behind as behind:
-                rejoins = behind.round + 1
+                rejoins, state = behind.round + 1, notebook.state()
                 say("left behind", round=engine.round, rejoins=rejoins)
 
     def _post(self, stage: str, send: Send) -> None:

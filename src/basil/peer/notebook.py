@@ -51,13 +51,24 @@ class Notebook:
             run_folder.create(self.run, recipe, {**self.experiment.facts(), **facts})
         else:
             self._same_run(facts)
-        path = self.run / run_folder.CHECKPOINT
-        saved: dict[str, Any] | None = None
-        if path.exists():
-            saved = checkpoint.load(path, self.experiment.device)
+        saved = self._checkpoint()
+        if saved is not None:
             self.recorder.restore(saved["recorder"])
         self.recorder.__enter__()
         return None if saved is None else saved["engine"]
+
+    def _checkpoint(self) -> dict[str, Any] | None:
+        path = self.run / run_folder.CHECKPOINT
+        if not path.exists():
+            return None
+        saved: dict[str, Any] = checkpoint.load(path, self.experiment.device)
+        return saved
+
+    def state(self) -> dict[str, Any] | None:
+        """The protocol's, of the last checkpoint."""
+        saved = self._checkpoint()
+        state: dict[str, Any] | None = None if saved is None else saved["engine"]["state"]
+        return state
 
     def _same_run(self, facts: dict[str, Any]) -> None:
         before = read_run(self.run).facts
