@@ -10,7 +10,7 @@ from basil.peer import authority
 from basil.recipe import parse, to_toml
 
 from nursery import Nursery, Ring
-from peer_helpers import free_ports
+from peer_helpers import Peer, Rogue, frames_of, free_ports, make_ring, model
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +36,26 @@ def ring_of(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[..., Ring]]:
     yield build
     for ring in made:
         ring.end()
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Path:
+    """Folders of four nodes; none is started."""
+    return make_ring(tmp_path / "ring", 4)
+
+
+@pytest.fixture
+def peer(ring: Path) -> Iterator[Peer]:
+    """Node 1, honest."""
+    with Peer(ring, 1) as peer:
+        yield peer
+        # Whatever a test did: honest nodes still get through.
+        with Rogue(ring, 2) as honest:
+            assert honest.deliver(1, frames_of(*honest.packed(10**6, model()))) == "taken"
+
+
+@pytest.fixture
+def rogue(ring: Path, peer: Peer) -> Iterator[Rogue]:
+    """Node 0, which sends what a test likes."""
+    with Rogue(ring, 0) as rogue:
+        yield rogue

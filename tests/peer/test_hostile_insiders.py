@@ -30,11 +30,6 @@ from peer_helpers import (
 MIB = 1 << 20
 
 
-@pytest.fixture
-def ring(tmp_path: Path) -> Path:
-    return make_ring(tmp_path / "ring", 4)
-
-
 # -- equivocation ----------------------------------------------------------------------------
 
 

@@ -22,17 +22,11 @@ from peer_helpers import (
     Rogue,
     Victim,
     frames_of,
-    make_ring,
     model,
     until,
 )
 
 VALUES = 1 << 20  # 4 MiB: five chunks with the header
-
-
-@pytest.fixture
-def ring(tmp_path: Path) -> Path:
-    return make_ring(tmp_path / "ring", 4)
 
 
 @pytest.fixture

@@ -14,12 +14,7 @@ from basil.peer.wire import decode
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Rejoin
 
-from peer_helpers import QUICK, STAGE, Peer, Rogue, frames_of, make_ring, model, until
-
-
-@pytest.fixture
-def ring(tmp_path: Path) -> Path:
-    return make_ring(tmp_path / "ring", 4)
+from peer_helpers import QUICK, STAGE, Peer, Rogue, frames_of, model, until
 
 
 def test_a_multicast_reaches_all_bit_for_bit(ring: Path) -> None:
