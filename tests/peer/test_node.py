@@ -15,10 +15,15 @@ import pytest
 
 from basil.cli import main
 from basil.data import load
-from basil.experiment import Experiment
+from basil.data.rows import to_rows
+from basil.experiment import Experiment, Part
 from basil.peer import authority
 from basil.peer.roster import load_roster
+from basil.peer.sharing import Sharing
+from basil.protocol.acds import Outcome
+from basil.protocol.basket import Basket
 from basil.recipe import parse, to_toml
+from basil.recipe.schema import AttackPart
 
 from nursery import Ring
 from peer_helpers import free_ports
@@ -186,6 +191,41 @@ def test_a_liar_that_says_two_things_is_found_out_and_not_listened_to(
     ring.until_round(then + 3)
     assert all(liar in status(i)["missing"] for i in others)  # treated like a silent one
     assert all(status(i)["selected"] != liar for i in others)
+
+
+def test_a_node_that_crashed_while_it_shared_is_silent_there_and_trains_with_what_it_has(
+    tmp_path: Path,
+) -> None:
+    """Its offer is forgotten; to offer other samples would be to contradict itself."""
+    settings = parse({**TINY, "sharing": {"alpha": 0.2, "batches": 1}})
+    digits = load("digits", 1)
+
+    def sharing() -> Sharing:
+        return Sharing(settings, Part(settings, digits, 2, AttackPart()), tmp_path)
+
+    first = sharing()
+    assert not first.over
+    first.begin()  # and then it crashes
+    second = sharing()
+    assert second.over
+    assert second.take_in() == {"broken_off": True}
+    assert second.part.received == {}
+
+
+def test_what_was_received_is_there_after_a_restart(tmp_path: Path) -> None:
+    settings = parse({**TINY, "sharing": {"alpha": 0.2, "batches": 1}})
+    digits = load("digits", 1)
+    theirs = Part(settings, digits, 1, AttackPart()).offered()
+    mine = Sharing(settings, Part(settings, digits, 2, AttackPart()), tmp_path)
+    mine.begin()
+    rows = to_rows(theirs, 10)[:7]
+    mine.finish(Outcome(received=Basket(rows, mine.bits), offered=Basket(rows[:0], mine.bits)))
+    again = Sharing(settings, Part(settings, digits, 2, AttackPart()), tmp_path)
+    assert again.over
+    assert again.take_in()["received"] == 7
+    got = again.part.received[2]
+    assert np.array_equal(again.part.train.x[got], theirs.x[:7])
+    assert np.array_equal(again.part.train.y[got], theirs.y[:7])
 
 
 # -- wrong input: one sentence, exit code 2 -------------------------------------------------------
