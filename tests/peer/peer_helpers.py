@@ -48,9 +48,9 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def make_ring(folder: Path, nodes: int = 3, days: float = 90) -> Path:
+def make_ring(folder: Path, nodes: int = 3) -> Path:
     places = [f"127.0.0.1:{port}" for port in free_ports(nodes)]
-    authority.init(folder, authority.demo_recipe(nodes), places, days=days)
+    authority.init(folder, authority.demo_recipe(nodes), places)
     return folder
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from basil.cli import main
 from basil.errors import UserError
-from basil.peer import authority
+from basil.peer import authority, certificates
 from basil.peer.identity import load_identity, parse_name
 from basil.peer.roster import load_roster
 from basil.recipe import load as load_recipe
@@ -105,6 +105,9 @@ def test_a_recipe_sets_the_number_of_nodes_unless_told_otherwise(tmp_path: Path)
         (["--nodes", "2", "--host", "a b"], "is not an address"),
         (["--recipe", "demo", "--nodes", "5"], "ring"),  # b = 6 of 5
         (["-s", "seed=2"], "name one with --recipe"),
+        (["--days", "0"], "--days 0: it must be more than 0"),
+        (["--days", "nan"], "--days nan: it must be"),
+        (["--days", "9999"], "1825 at most"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_leaves_nothing(
@@ -146,6 +149,15 @@ def test_keys_made_on_the_machine_never_leave_it(tmp_path: Path) -> None:
     assert roster.version == 2
 
 
+def test_a_request_for_a_node_that_cannot_be_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = ["--dir", str(tmp_path / "m"), "--node", "-1", "--address", "10.0.0.1:7400"]
+    assert main(["peers", "request", *request]) == 2
+    assert capsys.readouterr().err == "basil: --node -1: it must be a whole number, 0 or more\n"
+    assert not (tmp_path / "m").exists()
+
+
 def test_a_request_that_was_changed_on_its_way_is_refused(tmp_path: Path) -> None:
     ring = make_ring(tmp_path / "ring", 2)
     path = authority.request(tmp_path / "machine", 5, "10.0.0.1:7400")
@@ -166,8 +178,11 @@ def test_nobody_gets_the_place_of_another_node(tmp_path: Path) -> None:
 
 
 def test_a_certificate_is_renewed_with_the_same_keys(tmp_path: Path) -> None:
-    ring = make_ring(tmp_path / "ring", 2, days=-1)
+    ring = make_ring(tmp_path / "ring", 2)
     folder = ring / "node-1"
+    signer, key = authority._authority(ring)
+    old = certificates.issue(1, load_identity(folder).key.public_key(), signer, key, days=-1)
+    (folder / "tls.crt").write_bytes(certificates.pem_of(old))
     with pytest.raises(UserError, match=r"expired on .*renew it with basil peers request"):
         load_identity(folder)
     address = load_roster(ring).members[1].address

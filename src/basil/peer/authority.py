@@ -29,6 +29,7 @@ from basil.peer.identity import (
     SIGNING_KEY,
     TLS_KEY,
     node_of,
+    parse_name,
     raw_public_key,
     read_certificate,
 )
@@ -68,6 +69,7 @@ def init(
     days: float = certificates.NODE_DAYS,
 ) -> Roster:
     """A new ring.  Without `keys` it has no members yet: they come by request and sign."""
+    _check_days(days)
     if (folder / CA).exists() or (folder / roster.ROSTER).exists():
         raise UserError(f"{folder} holds a ring already: its keys would be lost")
     run = secrets.token_hex(8)
@@ -87,6 +89,7 @@ def init(
 
 def add(folder: Path, address: str, days: float = certificates.NODE_DAYS) -> Member:
     """One more member with keys made here, for a try-out on one machine."""
+    _check_days(days)
     old = load_roster(folder)
     node = max((m.id for m in old.members), default=-1) + 1
     _address(*_split(address))
@@ -109,6 +112,8 @@ def revoke(folder: Path, node: int) -> Roster:
 
 def request(folder: Path, node: int, address: str) -> Path:
     """On the machine itself: make keys, if there are none, and ask for a certificate."""
+    if parse_name(certificates.name_of(node)) is None:
+        raise UserError(f"--node {node}: it must be a whole number, 0 or more")
     _address(*_split(address))
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -126,6 +131,7 @@ def request(folder: Path, node: int, address: str) -> Path:
 
 def sign(folder: Path, path: Path, days: float = certificates.NODE_DAYS) -> Path:
     """At the authority: a certificate for a request.  The folder with what goes to the machine."""
+    _check_days(days)
     csr, public, address = _read_request(path)
     node, tls = node_of(csr), csr.public_key()
     if not isinstance(tls, ec.EllipticCurvePublicKey):
@@ -224,6 +230,13 @@ def _read_request(path: Path) -> tuple[x509.CertificateSigningRequest, bytes, st
 
 def _signed_part(fields: dict[str, str]) -> bytes:
     return CONTEXT + json.dumps(fields, sort_keys=True).encode()
+
+
+def _check_days(days: float) -> None:
+    if not 0 < days <= certificates.CA_DAYS:
+        raise UserError(
+            f"--days {days:g}: it must be more than 0, and {certificates.CA_DAYS} at most"
+        )
 
 
 def _free(old: Roster, node: int, address: str) -> None:
