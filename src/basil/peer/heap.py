@@ -9,8 +9,8 @@ _ARENAS = 2
 def few_arenas() -> None:
     """Have the C library keep freed memory in two places instead of eight for each core.
 
-    gRPC allocates in many threads.  With a place for each of them a flood of large bodies left about
-    twice as much memory behind, all of it freed.  Other C libraries than glibc are left alone.
+    gRPC allocates in many threads.  With a place for each of them a flood of large bodies left
+    about twice as much memory behind, all of it freed.  Other C libraries are left alone.
     """
     try:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
