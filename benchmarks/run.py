@@ -1,6 +1,6 @@
-"""Print what the simulator costs on this machine, as ratios measured in one run.
+"""Print what simulator and peers cost on this machine, as ratios measured in one run.
 
-python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth]
+python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [hop]
                          [--device cpu|cuda] [--threads N] [--json FILE]
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 import concurrent_rings
 import depth
 import groups
+import hop
 import machinery
 import phase
 import scale
@@ -48,6 +49,8 @@ def main() -> None:
         results["groups"] = groups.measure(args.device, args.threads)
     if "depth" in args.what:
         results["depth_virtual_s"] = depth.measure()
+    if "hop" in args.what:
+        results["hop"] = hop.measure()
     print(json.dumps(results, indent=1))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")

@@ -99,9 +99,9 @@ def test_a_run_folder_that_the_report_understands(tmp_path: Path) -> None:
 def test_data_is_dealt_to_more_than_take_part() -> None:
     some = Experiment(parse(tree(data={"dealt_to": 48}))).cast
     all_ = Experiment(parse(tree())).cast
-    assert {len(part) for part in some.local} <= {29, 30}
-    assert {len(part) for part in all_.local} <= {119, 120}
-    together = np.concatenate(some.local)
+    assert {len(part) for part in some.local.values()} <= {29, 30}
+    assert {len(part) for part in all_.local.values()} <= {119, 120}
+    together = np.concatenate(list(some.local.values()))
     assert len(np.unique(together)) == len(together)
 
 

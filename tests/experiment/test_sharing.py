@@ -105,7 +105,7 @@ def test_noise_is_not_trained_on_and_public_data_is() -> None:
     assert all(not np.isin(rows, noise.offers.dummies).any() for rows in noise.received.values())
     public = Experiment(recipe(sharing={"dummies": "held-out"})).cast
     assert any(np.isin(rows, public.offers.dummies).any() for rows in public.received.values())
-    assert not any(np.isin(rows, public.public).any() for rows in public.local)
+    assert not any(np.isin(rows, public.public).any() for rows in public.local.values())
 
 
 def test_who_is_away_in_the_first_round_has_no_part_in_the_sharing(tmp_path: Path) -> None:

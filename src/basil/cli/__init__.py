@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from basil.cli.calibrate import add_calibrate
+from basil.cli.node import add_node, add_running
+from basil.cli.peers import add_peers
 from basil.cli.plan import add_plan
 from basil.errors import UserError
 
@@ -75,6 +77,8 @@ def parser() -> argparse.ArgumentParser:
 
     add_plan(commands)
     add_calibrate(commands)
+    add_node(commands)
+    add_running(add_peers(commands))
 
     files = commands.add_parser("data", help="data sets on this machine")
     verbs = files.add_subparsers(required=True, metavar="get|where")

@@ -17,7 +17,7 @@ def add_calibrate(commands: Any) -> None:
         help="measure the parts of a turn on this machine, for basil plan --times",
         description="Measures evaluation, SGD step, distances, averaging, hashing and serialising"
         " of one model, and prints Table III for this machine. The rate of a link is not measured:"
-        " that needs peers on a network, which are not here yet; give it to basil plan with"
+        " that takes two machines; give it to basil plan with"
         " --bandwidth.",
     )
     calibrate.add_argument("--model", default="cifar-cnn", help="cifar-cnn (default) or mlp")

@@ -2,5 +2,15 @@
 
 from basil.experiment.experiment import Experiment, Interrupted, resume, take_up
 from basil.experiment.machine import Machine, Own, choose_device
+from basil.experiment.part import Part
 
-__all__ = ["Experiment", "Interrupted", "Machine", "Own", "choose_device", "resume", "take_up"]
+__all__ = [
+    "Experiment",
+    "Interrupted",
+    "Machine",
+    "Own",
+    "Part",
+    "choose_device",
+    "resume",
+    "take_up",
+]

@@ -10,10 +10,11 @@ from basil import rng
 from basil.attack import Attack, DataAttack, armed, poisoned
 from basil.data import PARTITIONS, Dataset, Samples
 from basil.errors import UserError
-from basil.experiment.offers import Offers, make_offers
+from basil.experiment.offers import Offers, batch_size, make_dummies, make_offers
 from basil.experiment.options import options_of
 from basil.protocol.schemes import GRAPH_SCHEMES, GROUP_SCHEMES, POOLED_SCHEMES
 from basil.recipe import NO_ATTACK, Event, Recipe
+from basil.recipe.schema import AttackPart
 from basil.theory import disconnected
 from basil.topology import (
     GRAPHS,
@@ -33,7 +34,7 @@ class Cast:
     def __init__(self, recipe: Recipe, data: Dataset) -> None:
         self._recipe = recipe
         self.ring = Ring(agree_on_order(range(recipe.ring.nodes), recipe.seed))
-        self.byzantine = _choose_byzantine(recipe, self.ring)
+        self.byzantine = choose_byzantine(recipe, self.ring)
         self.benign = [node for node in self.ring.order if node not in self.byzantine]
         self.grouping: Grouping | None = None
         if recipe.scheme.name in GROUP_SCHEMES:
@@ -46,25 +47,32 @@ class Cast:
         self.local = self._deal(data)
         self.attack: Attack | None = None  # with its first round and its options
         self.attack_start, self.attack_options = 1, dict[str, Any]()
-        if recipe.attack.name != NO_ATTACK:
-            part = recipe.attack
-            self.attack, self.attack_start, self.attack_options = armed(
-                part.name, part.start, part.options
-            )
-            if self.attack.needs_sharing and recipe.sharing.alpha == 0:
-                raise UserError(
-                    f"attack.name = {part.name!r} uses samples that others have shared: set"
-                    " sharing.alpha, the share of its data that each node gives"
-                )
+        self._arm(recipe.attack)
         self.poisoned: dict[int, NDArray[np.int64]] = {}
         self.train = self._poison(data)
         self.offers: Offers | None = None
         if self.shares:
-            self.offers = make_offers(
-                recipe, data, self.train, self.local, self.poisoned, self.public
-            )
+            self.offers = self._offer(data)
             self.train = self.offers.train
         self.received: dict[int, NDArray[np.int64]] = {}  # from others, before the training
+
+    def _offer(self, data: Dataset) -> Offers:
+        size = batch_size(self._recipe, len(data.train))
+        made = make_dummies(self._recipe, data.train, len(data.train))
+        return make_offers(
+            self._recipe, data, self.train, self.local, self.poisoned, self.public, size, made
+        )
+
+    def _arm(self, part: AttackPart) -> None:
+        if part.name != NO_ATTACK:
+            self.attack, self.attack_start, self.attack_options = armed(
+                part.name, part.start, part.options
+            )
+            if self.attack.needs_sharing and self._recipe.sharing.alpha == 0:
+                raise UserError(
+                    f"attack.name = {part.name!r} uses samples that others have shared: set"
+                    " sharing.alpha, the share of its data that each node gives"
+                )
 
     def _connect(self) -> Graph | None:
         recipe = self._recipe
@@ -92,7 +100,7 @@ class Cast:
         stream = rng.stream(self._recipe.seed, "public")
         return np.sort(stream.permutation(len(data.train))[:count])
 
-    def _deal(self, data: Dataset) -> list[NDArray[np.int64]]:
+    def _deal(self, data: Dataset) -> dict[int, NDArray[np.int64]]:
         recipe = self._recipe
         deal = PARTITIONS[recipe.data.partition]
         options = options_of(recipe.data, PARTITIONS, "partition")
@@ -110,13 +118,13 @@ class Cast:
             raise UserError(
                 f"learning.batch = {recipe.learning.batch}: no node has more than {largest} samples"
             )
-        return list(parts)
+        return dict(enumerate(parts))
 
     def _poison(self, data: Dataset) -> Samples:
         """The training samples, followed by those that Byzantine nodes use instead of their own."""
         if not isinstance(self.attack, DataAttack):
             return data.train
-        theirs = {node: self.local[node] for node in sorted(self.byzantine)}
+        theirs = {node: self.local[node] for node in sorted(self.byzantine & self.local.keys())}
         seed, options = self._recipe.seed, self.attack_options
         train, self.poisoned = poisoned(self.attack, data, theirs, seed, options)
         return train
@@ -206,7 +214,7 @@ class Cast:
         return found
 
 
-def _choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
+def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
     """Who lies: b nodes at random, or b in a row on the ring (the worst case, §III-A).
 
     Without an attack nobody does.

@@ -9,7 +9,7 @@ from basil import data, rng
 from basil.attack import View, adversary
 from basil.data import Dataset
 from basil.engine.collector import unhurried_collector
-from basil.engine.process import Absence
+from basil.engine.process import Absence, Work
 from basil.engine.simulate import Observer, Simulator
 from basil.engine.timing import Timing
 from basil.errors import UserError
@@ -50,7 +50,7 @@ class Experiment:
     """A recipe, assembled: every node with its place, its data and its role.
 
     `beside`: another experiment in this process, whose data and kernels are shared where they are
-    the same.
+    the same.  `cast`: that of a peer, which holds one node's samples; its sharing is no simulation.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Experiment:
         own: Own | None = None,
         machine: Machine | None = None,
         beside: "Experiment | None" = None,
+        cast: Cast | None = None,
     ) -> None:
         own, machine = own or Own(), machine or Machine()
         self.device = choose_device(machine.device)
@@ -69,7 +70,7 @@ class Experiment:
         else:
             self.data = own.dataset or data.load(recipe.data.dataset, recipe.seed, **options)
             beside = None
-        self.cast = Cast(recipe, self.data)
+        self.cast = cast or Cast(recipe, self.data)
         if self.cast.train is not self.data.train:
             beside = None  # poisoned samples are among them: not for others
         self.recipe = recipe
@@ -107,7 +108,7 @@ class Experiment:
             float(costs.average),
         )
         self.shared: Shared | None = None
-        if self.cast.shares:
+        if self.cast.shares and cast is None:
             self.shared = share(self.recipe, self.cast, self.data, self.compute, self.timing)
             self.cast.received = self.shared.received()
         self._rehearse()
@@ -299,7 +300,7 @@ class Experiment:
         resume: bool = False,
     ) -> Generator[bool, None, dict[str, Any]]:
         """The same, instant by instant: so that several runs can share a device."""
-        recorder = self._recorder(folder, progress, stop)
+        recorder = self.recorder(folder, progress, stop)
         simulator = self.simulator(recorder)
         if resume:
             saved = checkpoint.load(folder / run_folder.CHECKPOINT, self.device)
@@ -315,22 +316,30 @@ class Experiment:
                     raise Interrupted(str(folder))
                 yield True
             recorder.finish(simulator)
-        steps = self.steps_in_a_turn()
-        summary = summarise(self.recipe, self.cast, self.data, steps, recorder, simulator)
-        if self.shared is not None:
-            summary["sharing"] = self.shared.facts()
-        if self.recipe.record.models:
-            run_folder.save_models(folder / run_folder.MODELS, recorder.models, self.compute.layout)
-        run_folder.write_json(folder / run_folder.SUMMARY, summary)
+        shared = {} if self.shared is None else {"sharing": self.shared.facts()}
+        summary = self.conclude(folder, recorder, simulator.done, shared)
         (folder / run_folder.CHECKPOINT).unlink(missing_ok=True)
         return summary
 
-    def _recorder(
+    def conclude(
+        self, folder: Path, recorder: Recorder, done: Work, more: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Write the final models and the summary, the last thing that a run leaves."""
+        steps = self.steps_in_a_turn()
+        summary = {**summarise(self.recipe, self.cast, self.data, steps, recorder, done), **more}
+        if self.recipe.record.models:
+            run_folder.save_models(folder / run_folder.MODELS, recorder.models, self.compute.layout)
+        run_folder.write_json(folder / run_folder.SUMMARY, summary)
+        return summary
+
+    def recorder(
         self,
         folder: Path,
-        progress: Callable[[Progress], None] | None,
-        stop: Callable[[], bool],
+        progress: Callable[[Progress], None] | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        expected: Callable[[int], int] | None = None,
     ) -> Recorder:
+        """Who writes down what the nodes of this cast report; `expected`: how many in a round."""
         recipe, cast = self.recipe, self.cast
         return Recorder(
             folder,
@@ -338,7 +347,7 @@ class Experiment:
             nodes=[node for node in cast.ring.order if node in cast.members],
             byzantine=cast.byzantine,
             rounds=recipe.scheme.rounds,
-            expected=lambda k: len(cast.members) - away_in(k, cast.events),
+            expected=expected or (lambda k: len(cast.members) - away_in(k, cast.events)),
             every=recipe.record.every,
             compute=self.compute,
             test=self.test,

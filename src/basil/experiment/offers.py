@@ -3,7 +3,7 @@
 The protocol is handed nothing else, and what is not handed over cannot leave.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,11 @@ class Offers:
         labels = y.astype(label_type(self.train.y)).view(np.uint8)
         return np.concatenate([x.view(np.uint8).reshape(len(x), -1), labels.reshape(len(x), -1)], 1)
 
+    def dummy_samples(self) -> Samples:
+        if len(self.made):
+            return self.made
+        return Samples(self.train.x[self.dummies], self.train.y[self.dummies])
+
     def packing(self) -> Packing:
         """For images the shape of a sample; for numbers their bytes in one line."""
         x = self.train.x
@@ -61,28 +66,30 @@ def make_offers(
     recipe: Recipe,
     data: Dataset,
     train: Samples,
-    own: Sequence[Numbers],
+    own: Mapping[int, Numbers],
     lies: Mapping[int, Numbers],
     public: Numbers,
+    size: int,
+    made: Samples,
+    chance: Callable[[int], np.random.Generator] | None = None,
 ) -> Offers:
-    """`own`: each node's samples; `lies`: those that it uses instead; `public`: held out."""
+    """`own`: each node's samples; `lies`: those that it uses instead; `public`: held out.
+
+    `size`: of a batch; `made`: dummies that are no samples, if there are such.  `chance`: where a
+    node's noise comes from; by default a named stream, as in all simulations.
+    """
+    chance = chance or (lambda node: rng.stream(recipe.seed, "node", node, "noise"))
     part = recipe.sharing
     sensitive = SENSITIVE[part.sensitive](data.train, **options_of(part, SENSITIVE, "sensitive"))
     offers = {
         node: lies.get(node, numbers)[~sensitive[numbers]]  # lies are in the same order
-        for node, numbers in enumerate(own)
+        for node, numbers in own.items()
     }
-    size = batch_size(recipe, len(data.train))
     noise = None
     if part.epsilon > 0:
         noise = Noise(part.epsilon, part.delta, part.clip, part.label_epsilon)
-        train, offers = _veiled(recipe, data, train, offers, size * part.batches, noise)
-    if part.dummies == "held-out":
-        made, dummies = Samples(train.x[:0], train.y[:0]), public
-    else:
-        noisy = part.dummies == "noise"
-        made = _noise(train, data, recipe) if noisy else _from_file(part.public_file, train)
-        dummies = np.arange(len(train), len(train) + len(made))
+        train, offers = _veiled(data, train, offers, size * part.batches, noise, chance)
+    dummies = np.arange(len(train), len(train) + len(made)) if len(made) else public
     return Offers(train, offers, dummies, made, size, noise)
 
 
@@ -107,17 +114,17 @@ def batch_size(recipe: Recipe, samples: int) -> int:
 
 
 def _veiled(
-    recipe: Recipe,
     data: Dataset,
     train: Samples,
     offers: dict[int, Numbers],
     count: int,
     noise: Noise,
+    chance: Callable[[int], np.random.Generator],
 ) -> tuple[Samples, dict[int, Numbers]]:
     """For each node so many of its samples, drawn at random, as noisy copies."""
     made, total, numbers = [train], len(train), {}
     for node, those in offers.items():
-        stream = rng.stream(recipe.seed, "node", node, "noise")
+        stream = chance(node)
         chosen = stream.permutation(those)[:count]
         copies = noise.of(Samples(train.x[chosen], train.y[chosen]), data, stream)
         made.append(copies)
@@ -127,16 +134,24 @@ def _veiled(
     return joined, numbers
 
 
-def _noise(train: Samples, data: Dataset, recipe: Recipe) -> Samples:
-    """Noise of the samples' shape: dummies, which nobody trains on."""
-    count = max(1, int(recipe.sharing.alpha * len(data.train)))
+def make_dummies(recipe: Recipe, like: Samples, samples: int) -> Samples:
+    """What nobody trains on: noise, or what a file holds; nothing where public data is held out.
+
+    As many as a share α of all nodes' `samples`.
+    """
+    part = recipe.sharing
+    if part.dummies == "held-out":
+        return Samples(like.x[:0], like.y[:0])
+    if part.dummies == "file":
+        return _from_file(part.public_file, like)
+    count = max(1, int(part.alpha * samples))
     stream = rng.stream(recipe.seed, "dummies")
-    shape = (count, *train.x.shape[1:])
-    if train.x.dtype == np.uint8:
-        x = stream.integers(256, size=shape, dtype=np.uint8)
+    shape = (count, *like.x.shape[1:])
+    if like.x.dtype == np.uint8:
+        x: Array = stream.integers(256, size=shape, dtype=np.uint8)
     else:
-        x = stream.normal(size=shape).astype(train.x.dtype)
-    return Samples(x, stream.choice(train.y, count))
+        x = stream.normal(size=shape).astype(like.x.dtype)
+    return Samples(x, stream.choice(like.y, count))
 
 
 def _from_file(file: str, train: Samples) -> Samples:

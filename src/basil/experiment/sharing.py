@@ -1,7 +1,7 @@
 """Data sharing before the training: Algorithm 2 among the nodes of an experiment."""
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field, fields
 from math import ceil
 from pathlib import Path
@@ -129,15 +129,9 @@ def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: T
     """Let all nodes share, on a virtual clock that starts at 0."""
     part, offers, bits = recipe.sharing, cast.offers, bits_of_a_sample(data)
     assert offers is not None
-    table = Timetable(
-        divide(cast.ring.order, part.groups),
-        part.batches,
-        offers.size,
-        # A packed basket is at most a byte longer than the samples.
-        lambda samples: timing.link(ceil(samples * bits / 8) + part.compress),
-        max(1.0, recipe.time.patience),
-        part.opening,
-        part.senders,
+    # A packed basket is at most a byte longer than the samples.
+    table = timetable(
+        recipe, cast, lambda samples: timing.link(ceil(samples * bits / 8) + part.compress)
     )
     noise = offers.noise.facts(data, part.batches * offers.size) if offers.noise else {}
     shared = Shared(table, cast.byzantine, noise=noise)
@@ -173,6 +167,21 @@ def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: T
     simulator.run()
     shared.work = simulator.done
     return shared
+
+
+def timetable(recipe: Recipe, cast: Cast, hop: Callable[[int], float]) -> Timetable:
+    """When each basket is due, if so many samples take so long from node to node."""
+    part, offers = recipe.sharing, cast.offers
+    assert offers is not None
+    return Timetable(
+        divide(cast.ring.order, part.groups),
+        part.batches,
+        offers.size,
+        hop,
+        max(1.0, recipe.time.patience),
+        part.opening,
+        part.senders,
+    )
 
 
 def _metered(node: int, protocol: Generator[Request, Any, Outcome], shared: Shared) -> Protocol:

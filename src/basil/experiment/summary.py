@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from basil.data import Dataset
-from basil.engine.simulate import Simulator
+from basil.engine.process import Work
 from basil.experiment.cast import Cast
 from basil.protocol.calendar import AGGREGATION, MULTICAST
 from basil.protocol.schemes import GROUP_SCHEMES, RING_SCHEMES
@@ -21,7 +21,7 @@ def summarise(
     data: Dataset,
     local_steps: int,
     recorder: Recorder,
-    simulator: Simulator,
+    done: Work,
 ) -> dict[str, Any]:
     counts, last = recorder.counts, recorder.last
     choices = counts["choices"]
@@ -47,11 +47,11 @@ def summarise(
             what: counts[what] / choices if choices else None for what in ("byzantine", "nearest")
         },
         "selection_between_groups": _between_groups(counts),
-        "messages": {"count": simulator.done.messages, "bytes": simulator.done.bytes},
+        "messages": {"count": done.messages, "bytes": done.bytes},
         "work": {
-            "evaluations": simulator.done.evaluations,
-            "steps": simulator.done.steps,
-            "distances": simulator.done.distances,
+            "evaluations": done.evaluations,
+            "steps": done.steps,
+            "distances": done.distances,
         },
         "seconds": round(recorder.seconds, 3),
         "virtual_seconds": recorder.time,

@@ -21,8 +21,11 @@ from basil.protocol.requests import Rejoin
 TENSOR, REJOIN = "tensor:", "rejoin:"
 
 
-def save(path: Path, tree: Any) -> None:
-    """Write the tree; whoever reads sees the old file or the new one, never half of one."""
+def save(path: Path, tree: Any, durable: bool = False) -> None:
+    """Write the tree; whoever reads sees the old file or the new one, never half of one.
+
+    durable: it has reached the disk when this returns, so that a power cut cannot undo it.
+    """
     tensors: dict[str, Tensor] = {}
     names: dict[int, str] = {}
 
@@ -42,8 +45,23 @@ def save(path: Path, tree: Any) -> None:
 
     text = json.dumps(pack(tree))
     partial = path.with_suffix(".partial")
-    save_file(tensors, partial, metadata={"tree": text})
+    try:
+        save_file(tensors, partial, metadata={"tree": text})
+    except SafetensorError as error:  # of a full disk it says no more than a sentence
+        raise OSError(str(error)) from error
+    if durable:
+        _sync(partial)
     os.replace(partial, path)
+    if durable:
+        _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:

@@ -1,7 +1,7 @@
 """How good are the benign nodes' models?"""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
@@ -43,20 +43,23 @@ def evaluate(
     def keep() -> dict[str, Any]:
         losses, accuracies = each(tested)
         found: dict[str, Any] = {
-            "accuracy": {"worst": _finite(min(accuracies)), "mean": _finite(_mean(accuracies))},
-            "loss": {"worst": _finite(max(losses)), "mean": _finite(_mean(losses))},
+            "accuracy": {"worst": _worst(min, accuracies), "mean": _mean(accuracies)},
+            "loss": {"worst": _worst(max, losses), "mean": _mean(losses)},
         }
         if fooled is not None:
             rates = each(fooled)[1]
-            found["attack_success"] = {"worst": max(rates), "mean": _mean(rates)}
+            found["attack_success"] = {"worst": _worst(max, rates), "mean": _mean(rates)}
         return found
 
     return Promise(keep)
 
 
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else math.nan
+def _mean(values: list[float]) -> float | None:
+    sane = values and all(map(math.isfinite, values))
+    return math.fsum(values) / len(values) if sane else None
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _worst(pick: Callable[[list[float]], float], values: list[float]) -> float | None:
+    """None for no values at all (a Byzantine peer's own run), or one that is not finite."""
+    worst = pick(values) if values else math.nan
+    return worst if math.isfinite(worst) else None

@@ -220,9 +220,13 @@ class Recorder:
         self._metrics.write(json.dumps(self.last) + "\n")
         self._metrics.flush()
 
-    def instant(self, engine: Engine) -> bool:
+    def end_rounds(self, engine: Engine) -> None:
+        """Close the rounds that all have reported who take part."""
         while self._reports and self._reports[self.round + 1] >= self.expected(self.round + 1):
             self._end_round(engine)
+
+    def instant(self, engine: Engine) -> bool:
+        self.end_rounds(engine)
         stop = self.stop()
         if stop or time.monotonic() - self._saved >= self.checkpoint_seconds:
             self.save(engine)
@@ -234,7 +238,7 @@ class Recorder:
             self._end_round(engine)
         self._settle()
 
-    def save(self, engine: Engine) -> None:
+    def save(self, engine: Engine, durable: bool = False) -> None:
         self._settle()
         self._metrics.flush()
         self._selections.flush()
@@ -254,7 +258,8 @@ class Recorder:
             "selections": self._selections.tell(),
             "joins": 0 if self._joins is None else self._joins.tell(),
         }
-        checkpoint.save(self.folder / CHECKPOINT, {"engine": engine.snapshot(), "recorder": mine})
+        tree = {"engine": engine.snapshot(), "recorder": mine}
+        checkpoint.save(self.folder / CHECKPOINT, tree, durable)
         self._saved = time.monotonic()
 
     def restore(self, saved: dict[str, Any]) -> None:

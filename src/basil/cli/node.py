@@ -1,0 +1,211 @@
+"""`basil node`, `basil peers up` and `basil peers status`: options, and what they do."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
+
+
+def add_node(commands: Any) -> None:
+    """basil node --dir DIR"""
+    node = commands.add_parser("node", help="run one peer of a ring on this machine")
+    node.add_argument("--dir", required=True, metavar="DIR", help="the node's own folder")
+    node.add_argument(
+        "--attack", default="none", metavar="NAME", help="lie, for a drill: see basil list attacks"
+    )
+    node.add_argument("--data", metavar="DIR", help="samples of its own (see docs/deploy.md)")
+    node.add_argument("--listen", metavar="HOST:PORT", help="default: its address in the roster")
+    node.add_argument("--metrics", metavar="HOST:PORT", help="Prometheus, e.g. 127.0.0.1:9100")
+    node.add_argument("--log-json", action="store_true", help="a JSON object for each event")
+    running(node)
+    node.set_defaults(command="node", home="basil.cli.node")
+
+
+def add_running(verbs: Any) -> None:
+    """basil peers up|status --dir DIR"""
+    up = verbs.add_parser("up", help="start all nodes of a ring on this machine, for a try-out")
+    up.add_argument("--dir", required=True, metavar="DIR", help="the ring's folder")
+    running(up)
+    up.set_defaults(command="up", home="basil.cli.node")
+
+    status = verbs.add_parser("status", help="where the nodes in a folder stand")
+    status.add_argument("--dir", required=True, metavar="DIR", help="of a ring, or of one node")
+    status.add_argument("--json", action="store_true")
+    status.set_defaults(command="status", home="basil.cli.node")
+
+
+def running(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--twin",
+        action="store_true",
+        help="with the simulator's shuffles and in its order, for comparisons with it",
+    )
+    command.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    command.add_argument(
+        "--threads", type=int, default=1, help="CPU threads (default 1; 0: all cores)"
+    )
+    command.add_argument(
+        "--patience",
+        type=float,
+        default=0.5,
+        metavar="SECONDS",
+        help="the least that a turn of another node is given (default 0.5)",
+    )
+    command.add_argument(
+        "--window",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long to wait for all nodes before the first turn (default 60)",
+    )
+    command.add_argument(
+        "--linger",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long to stay at the end for nodes that have not finished (default 30)",
+    )
+
+
+def needs_peers() -> None:
+    """What only peers need may not be installed."""
+    from importlib.util import find_spec
+
+    from basil.errors import UserError
+
+    for module in ("grpc", "cryptography", "prometheus_client"):
+        if find_spec(module) is None:
+            raise UserError(f"{module} is missing: pip install 'basil-fl[peers]'")
+
+
+def node(args: argparse.Namespace) -> int:
+    """basil node"""
+    needs_peers()
+    import torch
+
+    from basil.attack import ATTACKS
+    from basil.errors import UserError
+    from basil.peer.logs import set_up
+    from basil.peer.node import Peer
+    from basil.peer.options import Options
+    from basil.recipe import NO_ATTACK
+
+    torch.set_num_threads(args.threads or os.cpu_count() or 1)
+    for name in ("patience", "window", "linger"):
+        if not 0 <= getattr(args, name) < 1e6:
+            raise UserError(f"--{name} {getattr(args, name)}: it must be seconds, 0 or more")
+    if args.attack != NO_ATTACK:
+        ATTACKS[args.attack]  # a sentence, if there is none of this name
+    options = Options(
+        folder=Path(args.dir),
+        attack=args.attack,
+        data=Path(args.data) if args.data else None,
+        device=args.device,
+        listen=args.listen,
+        metrics=args.metrics,
+        twin=args.twin,
+        patience=args.patience,
+        window=args.window,
+        linger=args.linger,
+    )
+    peer = Peer(options)
+    set_up(peer.node, args.log_json)
+
+    def stop(*_: object) -> None:
+        # Not here: a signal may come while this very thread holds one of the peer's locks.
+        threading.Thread(target=peer.stop).start()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    summary = peer.run()
+    if summary is None:
+        print(f"stopped; go on with: basil node --dir {args.dir}", file=sys.stderr)
+        return STOPPED
+    return 0
+
+
+def up(args: argparse.Namespace) -> int:
+    """basil peers up"""
+    needs_peers()
+    from basil.cli import main
+    from basil.errors import UserError
+    from basil.peer.merge import merge
+    from basil.peer.up import Family, check_new, drill, warm_up
+    from basil.report.table import as_text, results_table
+
+    ring = Path(args.dir)
+    check_new(ring)
+    recipe = warm_up(ring)
+    liars = drill(recipe)
+    shared = [f"--device={args.device}", f"--threads={args.threads}", *(["--twin"] * args.twin)]
+    shared += [f"--{name}={getattr(args, name)}" for name in ("patience", "window", "linger")]
+    family = Family(ring, main)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops it as Ctrl-C does
+    try:
+        family.start(lambda node: [*shared, *(["--attack", recipe.attack.name] * (node in liars))])
+        _watch(family)
+    except KeyboardInterrupt:
+        family.stop()
+        print(f"stopped; go on with: basil peers up --dir {ring}", file=sys.stderr)
+        return STOPPED
+    finally:
+        family.stop()
+    for sentence in family.complaints():
+        print(f"warning: {sentence}", file=sys.stderr)
+    if all(family.codes.values()):
+        raise UserError(f"no node of {ring} came to its end")
+    run = merge(ring, ring / "all")
+    print(as_text(results_table([run])))
+    print(f"\nrun folder  {run.folder}\nreport      basil report {run.folder}")
+    return 0
+
+
+def _watch(family: Any) -> None:
+    """Until all have ended; on a terminal with a live table."""
+    import time
+
+    from basil.peer.status import HEADER, rows
+    from basil.peer.up import LOOK
+
+    def table() -> Any:
+        from rich.table import Table
+
+        made = Table(*HEADER, box=None, header_style="bold")
+        for row in rows(family.look(), family.folders):
+            made.add_row(*row)
+        return made
+
+    if not sys.stderr.isatty():
+        while family.alive:
+            family.look()
+            time.sleep(LOOK)
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(table(), console=Console(stderr=True), transient=True) as live:
+        while family.alive:
+            time.sleep(LOOK)
+            live.update(table())
+
+
+def status(args: argparse.Namespace) -> int:
+    """basil peers status"""
+    import json
+    from dataclasses import asdict
+
+    from basil.peer.status import HEADER, node_folders, read, rows
+    from basil.report.table import as_text
+
+    folders = node_folders(Path(args.dir))
+    found = [read(folder) for folder in folders]
+    if args.json:
+        print(json.dumps([None if each is None else asdict(each) for each in found]))
+    else:
+        print(as_text([list(HEADER), *map(list, rows(found, folders))]))
+    return 0

@@ -1,0 +1,196 @@
+"""Before the first turn: do all nodes mean the same run, and where does it stand?
+
+Every node asks every other one, and tells about itself in the same breath.  What must be equal
+(roster, recipe, ring order, network, x⁰, what dummies look like) is compared as one digest.  There
+is no leader: a node starts when all others have answered with its own digest, when it has waited
+for the missing ones long enough, or when it hears that the ring is already turning.
+
+A liar may claim any digest and any round.  So up to b nodes that differ are left out like silent
+ones, and a node with more than b against it refuses to run; of the claimed rounds the b highest are
+not believed.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from basil.errors import UserError
+from basil.peer.liveness import longest_honest
+
+HELLO = "hello"
+AGAIN = 0.2  # seconds between two questions to a node that has not answered
+ANSWER = 3.0  # seconds that an answer may take
+SETTLES = 5.0  # seconds in which a new roster reaches everybody
+JOINING, SHARING, TRAINING, DONE = "joining", "sharing", "training", "done"
+PHASES = (JOINING, SHARING, TRAINING, DONE)
+
+
+class Asking(Protocol):
+    """What is needed of the transport."""
+
+    def ask(self, node: int, what: str, payload: bytes, timeout: float) -> bytes | None: ...
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a node says about itself."""
+
+    digest: str
+    phase: str
+    round: int  # the latest that it has finished
+    turn: float  # seconds that a turn takes on its machine
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+
+def decode(payload: bytes | None) -> Hello | None:
+    """What a peer said, if it can be one: it may say anything."""
+    try:
+        tree: Any = json.loads(payload or b"")
+        hello = Hello(
+            str(tree["digest"])[:64], tree["phase"], int(tree["round"]), float(tree["turn"])
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+    sane = hello.phase in PHASES and 0 <= hello.round < 2**53 and 0 <= hello.turn < 3600
+    return hello if sane else None
+
+
+@dataclass
+class Agreement:
+    """What came of it."""
+
+    hellos: dict[int, Hello] = field(default_factory=dict)
+    missing: frozenset[int] = frozenset()
+    differing: frozenset[int] = frozenset()
+
+    def round(self, liars: int) -> int:
+        """The latest round that the ring has surely finished."""
+        return int(longest_honest((hello.round for hello in self.hellos.values()), liars))
+
+    def turning(self, liars: int) -> bool:
+        """Has the training begun?  One honest node says so."""
+        return sum(h.phase in (TRAINING, DONE) for h in self.hellos.values()) > liars
+
+    def turn(self, own: float, liars: int) -> float:
+        """The longest turn of an honest node, in seconds."""
+        told = longest_honest((hello.turn for hello in self.hellos.values()), liars)
+        return max(own, told)
+
+
+class Meeting:
+    """One node's part in the agreement; it answers others from the beginning to the end."""
+
+    def __init__(
+        self, node: int, others: Iterable[int], liars: int, about_me: Callable[[], Hello]
+    ) -> None:
+        self.node, self.liars, self.about_me = node, liars, about_me
+        self.others = frozenset(others) - {node}
+        self._said: dict[int, Hello] = {}  # the last that each has said
+        self._silent: set[int] = set()  # who did not answer when last asked
+        self._changed = threading.Condition()
+
+    def answer(self, sender: int, payload: bytes) -> bytes:
+        """To another node's question, which says as much as its answer would."""
+        self._note(sender, decode(payload))
+        return self.about_me().encode()
+
+    def _note(self, sender: int, hello: Hello | None) -> None:
+        with self._changed:
+            if hello is None:
+                self._silent.add(sender)
+            elif sender in self.others:
+                self._said[sender] = hello
+                self._silent.discard(sender)
+            self._changed.notify_all()
+
+    @contextmanager
+    def _asking(self, transport: Asking) -> Iterator[None]:
+        """Meanwhile everybody is asked again and again, each by a thread of its own.
+
+        Nobody waits for the last of these threads: one that asks a dead node takes seconds to end.
+        """
+        over = threading.Event()
+        for node in sorted(self.others):
+            work = (transport, node, over)
+            threading.Thread(target=self._ask, args=work, daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _ask(self, transport: Asking, node: int, over: threading.Event) -> None:
+        while not over.is_set():
+            mine = self.about_me()
+            reply = decode(transport.ask(node, HELLO, mine.encode(), ANSWER))
+            self._note(node, reply)
+            # Whoever agrees is asked again less often: it may have started meanwhile.
+            over.wait(AGAIN if reply is None or reply.digest != mine.digest else 2 * AGAIN)
+
+    def agree(
+        self, transport: Asking, window: float, stopped: Callable[[], bool] = lambda: False
+    ) -> Agreement:
+        """Ask until all have answered alike, or until it is no use to wait any longer."""
+        begin = time.monotonic()
+        with self._asking(transport), self._changed:
+            while not stopped() and not self._decided(time.monotonic() - begin, window):
+                self._changed.wait(AGAIN)
+            return self._judge(dict(self._said))
+
+    def _decided(self, waited: float, window: float) -> bool:
+        mine = self.about_me().digest
+        same = {node: hello for node, hello in self._said.items() if hello.digest == mine}
+        if len(same) == len(self.others) or Agreement(same).turning(self.liars):
+            return True
+        if len(self._said) - len(same) > self.liars and waited > SETTLES:
+            return True
+        return waited > window
+
+    def _judge(self, said: dict[int, Hello]) -> Agreement:
+        mine = self.about_me().digest
+        differing = frozenset(node for node, hello in said.items() if hello.digest != mine)
+        if len(differing) > self.liars:
+            names = ", ".join(map(str, sorted(differing)))
+            raise UserError(
+                f"node {self.node} does not agree with {_nodes(differing)} {names} on what is to be"
+                " run: roster, recipe, network or data differ; give all the same roster"
+            )
+        same = {node: hello for node, hello in said.items() if node not in differing}
+        return Agreement(same, self.others - said.keys(), differing)
+
+    def wait_for(
+        self,
+        transport: Asking,
+        who: Iterable[int],
+        ready: Callable[[Hello], bool],
+        window: float,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Until all of these that answer are ready, but no longer than the window."""
+        until = time.monotonic() + window
+        with self._asking(transport), self._changed:
+            while not stopped() and time.monotonic() < until:
+                waited_for = frozenset(who) - self._silent
+                if all(ready(self._said[node]) for node in waited_for if node in self._said):
+                    return
+                self._changed.wait(AGAIN)
+
+
+def _nodes(some: frozenset[int]) -> str:
+    return "node" if len(some) == 1 else "nodes"
+
+
+def where_to_rejoin(next_round: int, finished: int) -> int | None:
+    """In which round a node takes part again, if the ring has gone on without it (Appendix C).
+
+    `next_round` is its own, `finished` the latest round that others have finished.  Only just late:
+    in its own round, since a turn that is taken late does no harm.  Later: in the next that begins.
+    """
+    if finished < next_round:
+        return None
+    return next_round if finished == next_round else finished + 1

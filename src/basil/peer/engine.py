@@ -1,0 +1,245 @@
+"""One node's protocol on a real machine: the same generator, answered by a network and a clock.
+
+The simulator answers the requests of all nodes; this answers those of one.  Scoring, selecting and
+training are done here and now; a Send goes to the transport, a Receive waits for real.
+
+A crash at any point loses nothing and contradicts nothing.  What a protocol sends waits for the
+checkpoint that it asks for at the same moment; that is written to the disk, with what is to be sent
+inside; only then is it sent.  So a node that starts again either has never sent a round, or sends
+it again byte for byte.
+"""
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import asdict
+from typing import Any, Protocol, TypeVar
+
+from torch import Tensor
+
+from basil.engine.process import Work
+from basil.engine.timing import size_of
+from basil.learning.compute import Compute
+from basil.peer.inbox import Inbox, Stopped
+from basil.peer.liveness import Patience, longest_honest
+from basil.protocol.requests import (
+    Arrival,
+    Checkpoint,
+    Combine,
+    Missing,
+    Observe,
+    Pretend,
+    Receive,
+    Record,
+    Request,
+    Score,
+    ScoreAll,
+    Select,
+    Send,
+    Train,
+)
+
+T = TypeVar("T")
+LAGS = 2  # rounds: whoever is so far behind has been left behind, and rejoins
+
+Post = Callable[[Send], None]
+"""Hand a message to the transport; returns at once."""
+
+
+class Observer(Protocol):
+    """Who is told what happens, and keeps the checkpoint."""
+
+    def record(self, record: Record, now: float) -> None: ...
+
+    def save(self) -> None:
+        """Force `Engine.snapshot` to the disk; only then may it be sent."""
+        ...
+
+    def turned(self) -> None:
+        """The messages are on their way: the others do not wait for what is done now."""
+        ...
+
+
+class Behind(Exception):
+    """The others have gone on without this node, and are at this round."""
+
+    def __init__(self, round: int) -> None:
+        super().__init__(round)
+        self.round = round
+
+
+class Engine:
+    """Answers what a protocol asks for."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        post: Post,
+        compute: Compute,
+        *,
+        patience: Patience | None = None,
+        was_due: Callable[[int, int, int], bool] = lambda sender, k, mine: False,
+        benign: Mapping[int, Tensor] | None = None,
+        liars: int = 0,
+    ) -> None:
+        self.inbox, self.post, self.compute = inbox, post, compute
+        self.clock = inbox.clock
+        self.patience = patience
+        # Was that sender's model of round k due before this node's turn in round `mine`?
+        self.was_due = was_due
+        # What an omniscient attack can see here: what this node itself has received.
+        self.seen = dict(benign or {})
+        self.liars = liars
+        self.observer: Observer | None = None
+        self.done = Work()
+        self.round = 1  # the round that comes next
+        self.state: dict[str, Any] | None = None  # to start from, or about to be saved
+        self.outbox: list[Send] = []
+        self.mark: list[int] = []
+        self.since = 0.0
+        self.stopped: Callable[[], bool] = lambda: False
+        self._gave_up = 0  # the latest round in which somebody was not waited for any longer
+        self.busy = 0.0  # real seconds of the last turn, without waiting
+        self._worked = 0.0
+
+    def run(self, protocol: Generator[Request, Any, T]) -> T:
+        """To the protocol's end.  Raises `Stopped`, or `Behind` if it has to be started anew."""
+        answer: Any = None
+        while True:
+            if self.stopped():
+                raise Stopped
+            try:
+                request = protocol.send(answer)
+            except StopIteration as end:
+                self._post_all()
+                value: T = end.value
+                return value
+            if self.outbox and not isinstance(request, Send | Checkpoint):
+                self._post_all()  # a protocol that keeps no checkpoints, such as sharing
+            answer = self._answer(request)
+
+    def _answer(self, request: Request) -> Any:
+        match request:
+            case Receive():
+                return self._receive(request)
+            case Send():
+                self.outbox.append(request)
+                self.done.messages += len(request.to)
+                self.done.bytes += size_of(request.body) * len(request.to)
+                return self.clock.now()
+            case Checkpoint():
+                self._checkpoint(request)
+                return None
+            case Record():
+                if self.observer is not None:
+                    self.observer.record(request, self.clock.now())
+                return None
+            case Observe():
+                return dict(self.seen)
+            case Pretend():  # work that is left out takes no time here
+                return None
+            case _:
+                return self._work(request)
+
+    def _work(self, request: Score | ScoreAll | Train | Select | Combine) -> Any:
+        begin = time.perf_counter()
+        answer: Any
+        match request:
+            case Score():
+                self.done.evaluations += 1
+                (answer,) = self.compute.score(request.model, [request.batch])
+            case ScoreAll():
+                self.done.evaluations += len(request.models)
+                answer = self.compute.score_all(request.models, request.batch)
+            case Train():
+                self.done.steps += len(request.batches)
+                (answer,) = self.compute.train_together([request])
+            case Select():
+                answer = self.compute.select(
+                    request.models, request.losses, request.own, request.pick
+                )
+            case Combine():
+                self.done.distances += request.distances
+                answer = request.work()
+        self._worked += time.perf_counter() - begin
+        return answer
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def _receive(self, request: Receive) -> Arrival | Missing:
+        got = self.inbox.take(request.until)
+        if isinstance(got, Missing):
+            self._gave_up = self.round
+            return got
+        if isinstance(got.body, Tensor):
+            body = got.body.to(self.compute.device)
+            got = Arrival(got.sender, got.round, body, got.time)
+            self._notice(got.sender, got.round)
+            self._keep_up()
+            if got.sender in self.seen:
+                self.seen[got.sender] = body
+            if request.score_on is not None:
+                begin = time.perf_counter()
+                self.done.evaluations += 1
+                (got.losses,) = self.compute.score(body, [request.score_on])
+                self._worked += time.perf_counter() - begin
+        return got
+
+    def _notice(self, sender: int, k: int) -> None:
+        """Was this node given up, though it was on its way?"""
+        given_up = self._gave_up
+        recent = given_up and k >= given_up - 1
+        if self.patience is not None and recent and self.was_due(sender, k, given_up):
+            self.patience.wrong(sender, given_up)
+
+    def _post_all(self) -> None:
+        for send in self.outbox:
+            self.post(send)
+        self.outbox = []
+
+    def post_again(self) -> None:
+        """After a restart: what the checkpoint had to send, byte for byte."""
+        self._post_all()
+
+    # -- checkpoints -------------------------------------------------------------------------
+
+    def _checkpoint(self, request: Checkpoint) -> None:
+        begin = time.perf_counter()
+        turned = request.round > self.round
+        self.round, self.state = request.round, request.state()
+        self.since, self.mark = self.clock.now(), self.inbox.mark()
+        if self.observer is not None:
+            self.observer.save()
+        self.state = None  # it is on the disk; held on to, it would be S models more
+        self._post_all()
+        self.inbox.forget(self.mark)
+        self.busy, self._worked = self._worked + time.perf_counter() - begin, 0.0
+        if self.observer is not None:
+            self.observer.turned()
+        if turned and self.patience is not None:
+            self.patience.calm()
+        self._keep_up()
+
+    def _keep_up(self) -> None:
+        heard = int(longest_honest(self.inbox.heard.values(), self.liars))
+        if heard >= self.round + LAGS:
+            raise Behind(heard)
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that this node needs to go on from its last checkpoint."""
+        return {
+            "round": self.round,
+            "state": self.state,
+            "since": self.since,
+            "mark": self.mark,
+            "outbox": [[list(send.to), send.round, send.body] for send in self.outbox],
+            "done": asdict(self.done),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self.round, self.state = saved["round"], saved["state"]
+        self.since, self.mark = saved["since"], saved["mark"]
+        self.outbox = [Send(tuple(to), k, body) for to, k, body in saved["outbox"]]
+        self.done = Work(**saved["done"])
+
+    def total(self) -> Work:
+        return self.done

@@ -1,0 +1,54 @@
+"""Files that must be whole, and files that only their owner may read."""
+
+import os
+from pathlib import Path
+
+from basil.errors import UserError
+
+PRIVATE = 0o600
+
+
+def write(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Whoever reads sees the old file or the new one, also after a power failure."""
+    partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names in a folder survive a power failure too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read(path: Path, most: int = 1 << 20) -> bytes:
+    """A small file, or one sentence."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(most + 1)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > most:
+        raise UserError(f"{path} is larger than {most} bytes: it cannot be what it should be")
+    return content
+
+
+def read_private(path: Path) -> bytes:
+    """A key.  Refused if anybody but its owner could have read it too."""
+    content = read(path)
+    if path.stat().st_mode & 0o077:
+        raise UserError(f"{path} can be read by others: chmod 600 {path}")
+    return content

@@ -1,0 +1,83 @@
+"""Bounds in time: transfers that do not move are ended, and talkative members are slowed down."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+
+SWEEP = 0.1  # seconds
+
+
+@dataclass(eq=False)
+class Watched:
+    """One transfer.  `ended` says that it was the guard who ended it."""
+
+    cancel: Callable[[], object]
+    deadline: float
+    moved: float
+    ended: bool = False
+
+    def move(self) -> None:
+        """A chunk has passed."""
+        self.moved = time.monotonic()
+
+
+class Guard:
+    """Ends what has passed its deadline, or has not moved for `stall` seconds."""
+
+    def __init__(self, stall: float) -> None:
+        self.stall = stall
+        self._watched: set[Watched] = set()
+        self._lock = Lock()
+        self._over = Event()
+        self._thread = Thread(target=self._run, name="basil-guard", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @contextmanager
+    def watch(self, cancel: Callable[[], object], seconds: float) -> Iterator[Watched]:
+        """Have this ended if it takes longer than that, or stalls."""
+        now = time.monotonic()
+        watched = Watched(cancel, now + seconds, now)
+        with self._lock:
+            self._watched.add(watched)
+        try:
+            yield watched
+        finally:
+            with self._lock:
+                self._watched.discard(watched)
+
+    def _run(self) -> None:
+        while not self._over.wait(SWEEP):
+            now = time.monotonic()
+            with self._lock:
+                late = [w for w in self._watched if now > w.deadline or now > w.moved + self.stall]
+            for watched in late:
+                watched.ended = True
+                with suppress(Exception):  # it may have ended by itself; the guard must not
+                    watched.cancel()
+
+
+class Rate:
+    """A token bucket for each member: so many a second on average, so many at once."""
+
+    def __init__(self, each_second: float, burst: int) -> None:
+        self._rate, self._burst = each_second, float(burst)
+        self._level: dict[int, tuple[float, float]] = {}
+        self._lock = Lock()
+
+    def allows(self, node: int) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            level, then = self._level.get(node, (self._burst, now))
+            level = min(self._burst, level + (now - then) * self._rate)
+            allowed = level >= 1
+            self._level[node] = (level - 1 if allowed else level, now)
+        return allowed

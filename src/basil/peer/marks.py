@@ -1,0 +1,87 @@
+"""How far each sender has come: the last manifest of each, kept across restarts.
+
+A journal of signed manifests.  A line is on the disk before the body that it belongs to is handed
+on (or, for this node's own messages, before a byte of it leaves), so that no crash makes a node
+take an old round for a new one, or sign two different models for one round.  When the journal has
+grown it is replaced by one that holds the last line of each sender.
+"""
+
+import os
+from pathlib import Path
+from threading import Lock
+
+from basil.errors import UserError
+from basil.peer.bodies import Refused
+from basil.peer.files import sync_folder, write
+from basil.peer.wire import Manifest, decode
+
+LONGEST = 4 << 20  # bytes of the journal, from which on it is written anew
+
+Key = tuple[str, int, str]
+
+
+class Marks:
+    """The newest manifest for each (stage, sender, kind)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.last: dict[Key, Manifest] = {}
+        self._lock = Lock()
+        self._file = -1
+        self._length = 0
+        try:
+            self._read()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._rewrite()
+        except OSError as error:
+            raise UserError(f"{path} cannot be kept: {error.strerror}") from error
+
+    def put(self, manifest: Manifest) -> None:
+        """Note it for good.  OSError if the disk does not take it: then nothing has changed."""
+        line = manifest.encode() + b"\n"
+        with self._lock:
+            if self._length + len(line) > LONGEST:
+                self._rewrite()
+            try:
+                with memoryview(line) as rest:
+                    written = 0
+                    while written < len(line):
+                        written += os.write(self._file, rest[written:])
+                os.fdatasync(self._file)
+            except OSError:
+                os.ftruncate(self._file, self._length)  # half a line would spoil what follows
+                raise
+            self._length += len(line)
+            self.last[manifest.key] = manifest
+
+    def stages(self, sender: int) -> set[str]:
+        """In which this sender has spoken."""
+        with self._lock:
+            return {stage for stage, node, _ in self.last if node == sender}
+
+    def close(self) -> None:
+        with self._lock:
+            os.close(self._file)
+            self._file = -1
+
+    def _read(self) -> None:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        lines = content.split(b"\n")
+        for number, line in enumerate(lines[:-1], 1):  # the last is empty, or was cut off
+            try:
+                manifest = decode(line)
+            except Refused as error:
+                raise UserError(f"{self.path}, line {number}: {error}") from error
+            self.last[manifest.key] = manifest
+
+    def _rewrite(self) -> None:
+        content = b"".join(manifest.encode() + b"\n" for manifest in self.last.values())
+        write(self.path, content)
+        old, self._file = self._file, os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        self._length = len(content)
+        if old >= 0:
+            os.close(old)
+        sync_folder(self.path.parent)

@@ -1,0 +1,139 @@
+"""The run folders of all nodes of a ring as one, for `basil report`.
+
+Each peer knows its own turns only.  Where several folders are on one machine, after a try-out or
+when somebody has collected them, they make one run like the simulator's: for each round the worst
+and the mean of the benign nodes, all selections, all final models.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from basil.errors import UserError
+from basil.peer.notebook import RUN
+from basil.peer.status import node_folders
+from basil.record.read import OWN, SELECTION_COLUMNS, Run, read_run
+from basil.record.recorder import WORK
+from basil.record.run_folder import (
+    FACTS,
+    METRICS,
+    MODELS,
+    RECIPE,
+    SELECTIONS,
+    SUMMARY,
+    write_json,
+)
+
+
+def merge(ring: Path, out: Path) -> Run:
+    """All nodes that have a run folder, as one run in `out`."""
+    runs = [read_run(f / RUN) for f in node_folders(ring) if (f / RUN / FACTS).exists()]
+    if not runs:
+        raise UserError(f"{ring}: no node has run yet")
+    rings = {run.facts.get("ring") for run in runs}
+    if len(rings) > 1:
+        raise UserError(f"{ring} holds nodes of different rings: {', '.join(map(str, rings))}")
+    liars = {run.facts["node"] for run in runs if run.facts["attack"] != "none"}
+    benign = [run for run in runs if run.facts["node"] not in liars] or runs
+    out.mkdir(parents=True, exist_ok=True)
+    (out / RECIPE).write_text(benign[0].recipe_text, encoding="utf-8")
+    write_json(out / FACTS, {**benign[0].facts, "node": None, "byzantine": sorted(liars)})
+    (out / METRICS).write_text("".join(map(_line, _metrics(benign, runs))), encoding="utf-8")
+    (out / SELECTIONS).write_text(_selections(runs, liars), encoding="utf-8")
+    _models(benign, out / MODELS)
+    finished = [run for run in benign if run.summary is not None]
+    if finished:
+        told = {run.facts["attack"] for run in runs} - {"none"}
+        attack = ", ".join(sorted(told)) or "none"
+        write_json(out / SUMMARY, _summary(finished, attack, len(liars), out))
+    return read_run(out)
+
+
+def _metrics(benign: list[Run], runs: list[Run]) -> list[dict[str, Any]]:
+    """Of each round that some benign node has measured; work is everybody's."""
+    lines = []
+    for k in sorted({entry["round"] for run in benign for entry in run.metrics}):
+        theirs = [entry for run in benign for entry in run.metrics if entry["round"] == k]
+        spent = [_until(run.metrics, k) for run in runs if run.metrics]
+        lines.append(
+            {
+                "round": k,
+                "accuracy": _over(min, [entry["accuracy"]["worst"] for entry in theirs]),
+                "loss": _over(max, [entry["loss"]["worst"] for entry in theirs]),
+                **{what: sum(entry[what] for entry in spent) for what in WORK},
+                "virtual_seconds": max(entry["virtual_seconds"] for entry in theirs),
+                "seconds": max(entry["seconds"] for entry in theirs),
+            }
+        )
+    return lines
+
+
+def _until(metrics: list[dict[str, Any]], k: int) -> dict[str, Any]:
+    """A node's newest measurement up to round k."""
+    return max(
+        (e for e in metrics if e["round"] <= k), key=lambda e: e["round"], default=metrics[0]
+    )
+
+
+def _over(worst: Any, values: list[float | None]) -> dict[str, float | None]:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not known:
+        return {"worst": None, "mean": None}
+    return {"worst": worst(known), "mean": math.fsum(known) / len(known)}
+
+
+def _selections(runs: list[Run], liars: set[int]) -> str:
+    order = {node: place for place, node in enumerate(runs[0].order)}
+    rows = [
+        (int(k), int(node), int(chosen))
+        for run in runs
+        for k, node, chosen in zip(
+            run.selections.round, run.selections.node, run.selections.chosen, strict=True
+        )
+    ]
+    rows.sort(key=lambda row: (row[0], order[row[1]]))
+    lines = [
+        f"{k},{node},{'' if chosen == OWN else chosen},{int(node in liars)}"
+        for k, node, chosen in rows
+    ]
+    return "\n".join([SELECTION_COLUMNS, *lines]) + "\n"
+
+
+def _models(runs: Iterable[Run], path: Path) -> None:
+    files = [run.folder / MODELS for run in runs if (run.folder / MODELS).exists()]
+    if files:
+        with safe_open(files[0], framework="pt") as first:
+            layout = first.metadata()
+        save_file({k: v for file in files for k, v in load_file(file).items()}, path, layout)
+
+
+def _summary(finished: list[Run], attack: str, liars: int, out: Path) -> dict[str, Any]:
+    first = finished[0].summary
+    assert first is not None
+    last = json.loads((out / METRICS).read_text(encoding="utf-8").splitlines()[-1])
+    summaries = [run.summary or {} for run in finished]
+    shares = {
+        what: _over(min, [s["selection"][what] for s in summaries])["mean"]
+        for what in ("byzantine", "nearest")
+    }
+    return {
+        **{key: value for key, value in first.items() if key not in ("sharing", "model_sha256")},
+        "attack": attack,
+        "byzantine": liars,
+        "accuracy": last["accuracy"],
+        "loss": last["loss"],
+        "selection": shares,
+        "messages": {"count": last["messages"], "bytes": last["bytes"]},
+        "work": {what: last[what] for what in ("evaluations", "steps", "distances")},
+        "seconds": last["seconds"],
+        "virtual_seconds": last["virtual_seconds"],
+    }
+
+
+def _line(entry: dict[str, Any]) -> str:
+    return json.dumps(entry) + "\n"

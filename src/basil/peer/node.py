@@ -1,0 +1,308 @@
+"""One peer, from its folder to its last round: serve, agree, share, train, stay a while, end.
+
+ring/node-3/          keys, certificate and roster; and, once it runs:
+ring/node-3/run/      its run folder, like the simulator's, with the checkpoint
+ring/node-3/state/    what it has taken from others and not worked on, how far each sender has come
+ring/node-3/status.json
+"""
+
+import hashlib
+import json
+import os
+import threading
+import tomllib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import Tensor
+
+from basil.engine.process import Work
+from basil.errors import UserError
+from basil.experiment import Experiment, Machine, Own
+from basil.peer import agreement as phases
+from basil.peer import metrics
+from basil.peer.agreement import HELLO, Agreement, Hello, Meeting, where_to_rejoin
+from basil.peer.bodies import ABSENT, BASKET, MODEL, REJOIN
+from basil.peer.engine import Behind, Engine
+from basil.peer.identity import load_identity
+from basil.peer.inbox import Inbox, Stopped
+from basil.peer.limits import Limits
+from basil.peer.liveness import Clock, Patience
+from basil.peer.logs import say
+from basil.peer.measure import seconds_of_a_turn
+from basil.peer.notebook import RUN, Notebook, unwritable
+from basil.peer.options import Options, part_of
+from basil.peer.reception import Message
+from basil.peer.roster import load_roster
+from basil.peer.sharing import Sharing
+from basil.peer.status import Status
+from basil.peer.transport import Transport
+from basil.peer.twin import in_ring_order
+from basil.protocol.requests import Send
+from basil.protocol.schemes import RING_SCHEMES
+from basil.recipe import NO_ATTACK, parse
+from basil.record.run_folder import CHECKPOINT, SUMMARY
+
+SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
+STATE, ARRIVALS = "state", "arrivals"
+TOGETHER = 5.0  # seconds in which all start to train after the sharing
+
+
+class Peer:
+    """One node of a ring, on this machine."""
+
+    def __init__(self, options: Options) -> None:
+        self.options, folder = options, options.folder
+        self.identity, roster = load_identity(folder), load_roster(folder)
+        roster.check(self.identity)
+        self.node = self.identity.node
+        self.recipe = parse(tomllib.loads(roster.recipe), f"{folder}/roster.toml, recipe")
+        if self.node >= self.recipe.ring.nodes:
+            raise UserError(f"node {self.node} has no place in a ring of {self.recipe.ring.nodes}")
+        self.liars = self.recipe.ring.byzantine
+        self.part = part_of(self.recipe, self.node, options)
+        self.experiment = self._experiment()
+        self.state = folder / STATE
+        (self.state / ARRIVALS).mkdir(parents=True, exist_ok=True)
+        self.sharing = Sharing(self.recipe, self.part, self.state) if self.part.shares else None
+        self.status = Status(self.node, os.getpid(), rounds=self.recipe.scheme.rounds)
+        self.status.attack = options.attack
+        self._stop = threading.Event()
+        self._phase = phases.JOINING
+        self._turn = 0.0
+        self._shared = Work()  # what the sharing has cost,
+        self._facts: dict[str, Any] = {}  # and what came of it
+        self.clock = Clock()
+        self.inbox = Inbox(self.clock, self.state / ARRIVALS)
+        self.sharing_clock = Clock()
+        self.baskets = Inbox(self.sharing_clock)
+        self.transport = Transport(
+            self.identity,
+            roster,
+            self.experiment.compute.layout,
+            Limits(transfers=len(self.part.weights(self.node)) + 1),
+            self._deliver,
+            self.state / "marks.jsonl",
+            rows=self.sharing.rows if self.sharing else None,
+            listen=options.listen,
+            equivocates=options.attack != NO_ATTACK,
+        )
+        self.transport.expected = self._expected
+        self.meeting = Meeting(self.node, roster.ids, self.liars, self._hello)
+        self.transport.answers[HELLO] = self.meeting.answer
+        self.engine: Engine | None = None
+
+    def _experiment(self) -> Experiment:
+        machine, own = Machine(self.options.device), Own(dataset=self.part.data)
+        return Experiment(self.recipe, own, machine, cast=self.part)
+
+    def stop(self) -> None:
+        """Ask it to end; its checkpoint is there anyway."""
+        self._stop.set()
+        self.inbox.stop()
+        self.baskets.stop()
+
+    # -- what others see ----------------------------------------------------------------------
+
+    def _deliver(self, message: Message) -> None:
+        if message.sender in self.transport.evidence.excluded:
+            return  # proven to lie: as if it had said nothing
+        box = self.inbox if message.stage == TRAIN else self.baskets
+        box.put(message.sender, message.round, message.body, message)
+
+    def _expected(self, sender: int, stage: str, kind: str) -> bool:
+        """Models come from those alone whose models this node takes in; notes from anybody."""
+        if stage == TRAIN:
+            return kind == REJOIN or (kind == MODEL and sender in self.part.weights(self.node))
+        return stage == SHARE and self.sharing is not None and kind in (BASKET, ABSENT)
+
+    def _hello(self) -> Hello:
+        return Hello(self._digest(), self._phase, self.status.round, self._turn)
+
+    def _digest(self) -> str:
+        """What all must have in common: roster with recipe, order, network, dummies."""
+        common = [
+            self.transport.roster.digest,
+            list(self.part.ring.order),
+            self.experiment.compute.layout.fingerprint,
+            [self.part.data.classes, self.part.data.mean, self.part.data.std],
+            self.sharing.digest if self.sharing else "",
+        ]
+        return hashlib.sha256(json.dumps(common).encode()).hexdigest()
+
+    def _look(self, status: Status) -> None:
+        """What this node thinks of the others."""
+        k, heard = status.round, self.inbox.heard
+        status.phase = self._phase
+        expects = self.part.weights(self.node)
+        status.missing = [j for j in sorted(expects) if heard.get(j, 0) < k - 1]
+        status.excluded = sorted(self.transport.evidence.excluded)
+        counts = self.transport.counters.snapshot().values()
+        status.refused = sum(sum(each["refused"].values()) for each in counts)
+        if self.engine is not None and self.engine.patience is not None:
+            status.patience = self.engine.patience.seconds
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._look(self.status)
+        self.status.write(self.options.folder)
+        say(phase, round=self.status.round)
+
+    # -- the run --------------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any] | None:
+        """Returns the summary; None if it was stopped.  Start it again and it goes on."""
+        folder = self.options.folder
+        if (folder / RUN / SUMMARY).exists():
+            raise UserError(f"{folder / RUN} is a finished run: move it away to run once more")
+        end_metrics: Callable[[], None] | None = None
+        if self.options.metrics:
+            figures = metrics.Figures(lambda: self.status, self.transport.counters.snapshot)
+            end_metrics = metrics.serve(self.options.metrics, figures)
+        try:
+            self._turn = seconds_of_a_turn(self.experiment, self.state)
+        except OSError as error:
+            raise unwritable(self.state, error) from error
+        early = None
+        if self.sharing is None or self.sharing.over:
+            early = self._prepare()  # what takes time is done before others wait for it
+        self.transport.start()
+        try:
+            return self._run(early)
+        except Stopped:
+            self._enter("stopped")
+            return None
+        finally:
+            self.transport.stop()
+            if end_metrics is not None:
+                end_metrics()
+
+    def _run(self, prepared: Notebook | None) -> dict[str, Any]:
+        self._enter(phases.JOINING)
+        agreed = self._agree()
+        notebook = prepared or self._share_first(agreed)
+        try:
+            self._train(notebook, agreed)
+            self._enter(phases.DONE)
+            summary = notebook.finish({} if self.sharing is None else {"sharing": self._facts})
+            notebook.write_status()
+        finally:
+            notebook.close()
+        say("finished", accuracy=summary["accuracy"]["worst"], rounds=summary["rounds"])
+        # Others may still need what this node has sent, or its answers.
+        over = lambda hello: hello.phase == phases.DONE  # noqa: E731
+        self._wait_for(self.meeting.others, over, self.options.linger)
+        (notebook.run / CHECKPOINT).unlink(missing_ok=True)
+        return summary
+
+    def _agree(self) -> Agreement:
+        found = self.meeting.agree(self.transport, self.options.window, self._stop.is_set)
+        if self._stop.is_set():
+            raise Stopped
+        say("agreed", missing=sorted(found.missing), differing=sorted(found.differing))
+        return found
+
+    def _share_first(self, agreed: Agreement) -> Notebook:
+        """Before the training, which all then begin at about the same time."""
+        assert self.sharing is not None
+        self.sharing.begin()
+        if not agreed.turning(self.liars):  # otherwise this node came too late for it
+            self._share(self.sharing)
+        notebook = self._prepare()
+        self._phase = phases.TRAINING
+        begun = (phases.TRAINING, phases.DONE)
+        self._wait_for(agreed.hellos, lambda hello: hello.phase in begun, TOGETHER)
+        return notebook
+
+    def _wait_for(self, who: Iterable[int], ready: Callable[[Hello], bool], window: float) -> None:
+        self.meeting.wait_for(self.transport, who, ready, window, self._stop.is_set)
+
+    def _share(self, sharing: Sharing) -> None:
+        self._enter(phases.SHARING)
+        self.sharing_clock.set_pace(1.0)
+        engine = Engine(self.baskets, lambda send: self._post(SHARE, send), self.experiment.compute)
+        engine.stopped = self._stop.is_set
+        outcome = engine.run(sharing.protocol(self.sharing_clock.now(), self.options.twin))
+        sharing.finish(outcome)
+        self._shared = engine.done
+        say("shared", received=len(outcome.received), incidents=len(outcome.incidents))
+
+    def _prepare(self) -> Notebook:
+        """The engine and the run folder, as the last checkpoint left them."""
+        if self.sharing is not None:
+            self._facts = self.sharing.take_in()
+            self.experiment = self._experiment()  # with the samples that were received
+        engine = Engine(
+            self.inbox,
+            lambda send: self._post(TRAIN, send),
+            self.experiment.compute,
+            was_due=self._was_due,
+            benign=self._watched(),
+            liars=self.liars,
+        )
+        engine.stopped = self._stop.is_set
+        engine.done.add(self._shared)
+        notebook = Notebook(self.options.folder, self.experiment, engine, self.status, self._look)
+        known = {
+            "ring": self.transport.roster.run,
+            "node": self.node,
+            "attack": self.options.attack,
+        }
+        saved = notebook.open(known)
+        if saved is not None:
+            engine.restore(saved)
+            self.clock.restart(engine.since)
+        self.inbox.restore(engine.mark)
+        engine.observer = notebook
+        self.engine = engine
+        self.status.round = engine.round - 1
+        return notebook
+
+    def _watched(self) -> dict[int, Tensor]:
+        """Whose last models an omniscient attack is shown: here, those that this node receives."""
+        attack = self.part.attack
+        if attack is None or not attack.omniscient:
+            return {}
+        return dict.fromkeys(self.part.benign, self.experiment.compute.initial)
+
+    def _train(self, notebook: Notebook, agreed: Agreement) -> None:
+        engine, recipe = notebook.engine, self.recipe
+        if recipe.scheme.name in RING_SCHEMES and self.options.twin:
+            ring, reach = self.part.ring, len(self.part.weights(self.node))
+            self.inbox.hold = in_ring_order(ring, self.node, reach, self.inbox.given)
+        engine.patience = Patience(
+            self.clock,
+            self.experiment.patience,
+            agreed.turn(self._turn, self.liars),
+            recipe.time.patience,
+            self.options.patience,
+            self.liars,
+        )
+        rejoins = where_to_rejoin(engine.round, agreed.round(self.liars))
+        self._enter(phases.TRAINING)
+        engine.post_again()
+        state, engine.state = engine.state, None
+        while rejoins is None or rejoins <= recipe.scheme.rounds:
+            notebook.first = engine.round if rejoins is None else rejoins
+            protocol = self.experiment.start(self.node, self.clock.now(), state, rejoins)
+            del state  # the protocol has taken what it needs
+            try:
+                engine.run(protocol)
+                break
+            except Behind as behind:
+                rejoins, state = behind.round + 1, notebook.state()
+                say("left behind", round=engine.round, rejoins=rejoins)
+
+    def _post(self, stage: str, send: Send) -> None:
+        try:
+            sent = not send.to or self.transport.send(send.to, stage, send.round, send.body)
+        except OSError as error:
+            raise unwritable(self.state, error) from error
+        if not sent:
+            say("not sent", round=send.round, reason="this round was signed with other content")
+
+    def _was_due(self, sender: int, k: int, mine: int) -> bool:
+        if self.part.graph is not None:
+            return k <= mine
+        ring = self.part.ring
+        return sender in ring.position and ring.step(k, sender) < ring.step(mine, self.node)

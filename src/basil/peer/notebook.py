@@ -1,0 +1,113 @@
+"""What a peer leaves on its disk: a run folder like the simulator's, its checkpoint, its status."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from basil.errors import UserError
+from basil.experiment import Experiment
+from basil.peer.engine import Engine
+from basil.peer.logs import say
+from basil.peer.status import Status
+from basil.protocol.requests import Record
+from basil.recipe import to_toml
+from basil.record import checkpoint, run_folder
+from basil.record.read import read_run
+
+RUN = "run"  # the run folder inside a node's folder
+
+
+def unwritable(folder: Path, error: OSError) -> UserError:
+    """The sentence with which a node ends whose disk is full: better silent than contradictory."""
+    return UserError(
+        f"{folder} cannot be written: {error.strerror or error}; without a checkpoint nothing is"
+        " sent. Make room and start the node again"
+    )
+
+
+class Notebook:
+    """Writes down one node's run; the engine's observer."""
+
+    def __init__(
+        self,
+        folder: Path,
+        experiment: Experiment,
+        engine: Engine,
+        status: Status,
+        look: Callable[[Status], None],
+    ) -> None:
+        """`look` fills in what the status says of others."""
+        self.folder, self.run = folder, folder / RUN
+        self.experiment, self.engine, self.status = experiment, engine, status
+        self._look = look
+        self.first = 1  # the first round in which this node takes part (again)
+        self.recorder = experiment.recorder(self.run, expected=lambda k: int(k >= self.first))
+
+    def open(self, facts: dict[str, Any]) -> dict[str, Any] | None:
+        """Begin a run folder, or take one up: then its checkpoint, if there is one."""
+        if not (self.run / run_folder.FACTS).exists():
+            recipe = to_toml(self.experiment.recipe)
+            run_folder.create(self.run, recipe, {**self.experiment.facts(), **facts})
+        else:
+            self._same_run(facts)
+        saved = self._checkpoint()
+        if saved is not None:
+            self.recorder.restore(saved["recorder"])
+        self.recorder.__enter__()
+        return None if saved is None else saved["engine"]
+
+    def _checkpoint(self) -> dict[str, Any] | None:
+        path = self.run / run_folder.CHECKPOINT
+        if not path.exists():
+            return None
+        saved: dict[str, Any] = checkpoint.load(path, self.experiment.device)
+        return saved
+
+    def state(self) -> dict[str, Any] | None:
+        """The protocol's, of the last checkpoint."""
+        saved = self._checkpoint()
+        state: dict[str, Any] | None = None if saved is None else saved["engine"]["state"]
+        return state
+
+    def _same_run(self, facts: dict[str, Any]) -> None:
+        before = read_run(self.run).facts
+        if before.get("ring") != facts["ring"] or before.get("attack") != facts["attack"]:
+            raise UserError(
+                f"{self.run} holds another run of this node: move it away, or start the node as it"
+                " was started then"
+            )
+
+    # -- as the engine's observer -------------------------------------------------------------
+
+    def record(self, record: Record, now: float) -> None:
+        self.recorder.record(self.experiment.cast.members[0], record, now)
+        self.status.round, self.status.selected = record.round, record.chosen
+
+    def save(self) -> None:
+        try:
+            self.recorder.save(self.engine, durable=True)
+        except OSError as error:
+            raise unwritable(self.run, error) from error
+
+    def turned(self) -> None:
+        self.recorder.end_rounds(self.engine)
+        self.status.turn = self.engine.busy
+        self.write_status()
+        s = self.status
+        say("turn", round=s.round, selected=s.selected, accuracy=s.accuracy, missing=s.missing)
+
+    def write_status(self) -> None:
+        self.status.accuracy = self.recorder.last.get("accuracy", {}).get("worst")
+        self._look(self.status)
+        self.status.write(self.folder)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def finish(self, more: dict[str, Any]) -> dict[str, Any]:
+        self.recorder.finish(self.engine)
+        return self.experiment.conclude(self.run, self.recorder, self.engine.done, more)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk was complained about before
+            self.recorder.__exit__()

@@ -1,0 +1,47 @@
+"""How a node is started, and the part in the run that this gives it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from basil import data
+from basil.attack import options_of as attack_options
+from basil.data.own import load_own
+from basil.experiment import Part
+from basil.experiment.options import options_of
+from basil.peer.liveness import FLOOR
+from basil.recipe import NO_ATTACK, Recipe
+from basil.recipe.schema import AttackPart
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a node is started."""
+
+    folder: Path
+    attack: str = NO_ATTACK  # what it does, whatever the recipe says: for drills
+    data: Path | None = None  # samples of its own
+    device: str = "auto"
+    listen: str | None = None  # host:port, if it is not the address in the roster
+    metrics: str | None = None  # host:port
+    twin: bool = False  # with the simulator's shuffles, and in its order
+    patience: float = FLOOR  # seconds that every turn of another is given at least
+    window: float = 60.0  # seconds to wait for all others before the first turn
+    linger: float = 30.0  # seconds to stay for the others after the last
+
+
+def part_of(recipe: Recipe, node: int, options: Options) -> Part:
+    """Its own samples, or its share of the recipe's; honest, unless it was told to lie."""
+    if options.data is not None:
+        samples = load_own(options.data)
+    else:
+        chosen = options_of(recipe.data, data.DATASETS, "dataset")
+        samples = data.load(recipe.data.dataset, recipe.seed, **chosen)
+    role = AttackPart()
+    if options.attack != NO_ATTACK:
+        same = recipe.attack.name == options.attack
+        role = (
+            recipe.attack
+            if same
+            else AttackPart(options.attack, options=attack_options(options.attack, {}))
+        )
+    return Part(recipe, samples, node, role, own=options.data is not None)

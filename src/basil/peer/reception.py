@@ -1,0 +1,264 @@
+"""The receiving end of a transfer: who sends, what, may it, is it; then hand it on.
+
+In this order, and nothing is done for a later step before an earlier one has passed: the caller's
+certificate is that of a member; it has no other transfer under way; the manifest is well-formed and
+signed by that member; size and layout are those of this run; the round is new; there is room for
+the body; the body has the size and the digest that were signed, and finite values.
+"""
+
+import hashlib
+import ssl
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock, Semaphore
+from typing import Any
+from weakref import WeakSet
+
+import grpc
+import numpy as np
+
+from basil.peer.bodies import ABSENT, REJOIN, Forms, Refused
+from basil.peer.chunks import Digest
+from basil.peer.evidence import Evidence, Proof
+from basil.peer.guard import Guard, Rate, Watched
+from basil.peer.identity import parse_name
+from basil.peer.limits import CHUNK, Limits
+from basil.peer.marks import Key, Marks
+from basil.peer.roster import Roster
+from basil.peer.rpc import status_of
+from basil.peer.tally import Tallies
+from basil.peer.wire import Manifest, decode, signed_by_sender
+from basil.protocol.requests import Body
+
+TAKEN, KNOWN = b"taken", b"known"  # the two acknowledgements
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """What arrived.  As long as the node holds on to it, it counts as waiting."""
+
+    sender: int
+    stage: str
+    round: int
+    body: Body
+    manifest: Manifest
+    time: float  # of the monotonic clock
+
+
+class Reception:
+    """All that this node takes in."""
+
+    def __init__(
+        self,
+        roster: Callable[[], Roster],
+        forms: Forms,
+        limits: Limits,
+        marks: Marks,
+        evidence: Evidence,
+        tallies: Tallies,
+        guard: Guard,
+        deliver: Callable[[Message], None],
+    ) -> None:
+        self.expected: Callable[[int, str, str], bool] = lambda sender, stage, kind: True
+        self.recent: deque[Manifest] = deque(maxlen=256)  # to be compared with what others heard
+        self._roster, self._forms, self._limits = roster, forms, limits
+        self._marks, self._evidence, self._tallies = marks, evidence, tallies
+        self._guard, self._deliver = guard, deliver
+        self._active: set[int] = set()
+        self._lock = Lock()
+        transfers = limits.transfers or max(1, len(roster().members) - 1)
+        self._room = Semaphore(transfers)
+        self._begun = Rate(limits.messages, limits.messages_burst)
+        self._notes = Rate(limits.notes, limits.notes_burst)
+        self._handed_on: dict[Key, int] = {}  # the last round, in this process
+        self._waiting: dict[tuple[int, str], WeakSet[Message]] = {}
+        self._seen: dict[Key, OrderedDict[int, Manifest]] = {}
+
+    def deliver(self, frames: Iterator[bytes], context: Any) -> bytes:
+        """The gRPC method: a manifest, then chunks.  Answers with an acknowledgement."""
+        sender: int | None = None
+        try:
+            sender = caller(context, self._roster())
+            check_caller(sender, context, self._roster(), self._evidence)
+            if not self._begun.allows(sender):
+                raise Refused("rate", "too many transfers")
+            with self._one_at_a_time(sender):
+                return self._transfer(sender, frames, context)
+        except Refused as refusal:
+            reason, detail = refusal.reason, str(refusal)
+        except grpc.RpcError:
+            reason = detail = "cut off"
+        # Out here: an exception that is still handled would keep the body alive, by its traceback.
+        self._tallies.refuse(sender, reason)
+        context.abort(status_of(reason), detail)
+        raise AssertionError("abort raises")
+
+    def compare(self, manifest: Manifest) -> bool:
+        """Somebody else was told this.  Does it contradict what this node was told?"""
+        mine = self._heard(manifest)
+        if mine is None or not mine.contradicts(manifest):
+            return False
+        return self._evidence.add(Proof(mine, manifest), self._roster())
+
+    # -- one transfer ------------------------------------------------------------------------
+
+    @contextmanager
+    def _one_at_a_time(self, sender: int) -> Iterator[None]:
+        with self._lock:
+            if sender in self._active:
+                raise Refused("busy", "another transfer of this sender is under way")
+            self._active.add(sender)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._active.discard(sender)
+
+    def _transfer(self, sender: int, frames: Iterator[bytes], context: Any) -> bytes:
+        grace = self._limits.grace
+        with self._guard.watch(context.cancel, grace + self._limits.stall) as watched:
+            try:
+                manifest = decode(next(frames, b""))
+                if not self._admit(sender, manifest):
+                    self._tallies.add(sender, duplicates=1)
+                    return KNOWN
+                watched.deadline = time.monotonic() + self._limits.deadline(manifest.size)
+                with self._a_place():
+                    body = self._body(frames, manifest, watched)
+            except (grpc.RpcError, Refused):
+                if watched.ended:  # what is missing then looks like a truncated body
+                    raise Refused("slow", "it did not move, or took too long") from None
+                raise
+        self._hand_on(manifest, body)
+        self._tallies.add(sender, received=1, bytes_received=manifest.size)
+        return TAKEN
+
+    def _admit(self, sender: int, manifest: Manifest) -> bool:
+        """Is this to be taken?  False: it is known already."""
+        roster, key = self._roster(), manifest.key
+        if manifest.sender != sender:
+            raise Refused("sender", f"node {sender} sends for node {manifest.sender}")
+        if manifest.run != roster.run:
+            raise Refused("run", "another run")
+        if not signed_by_sender(manifest, roster):
+            raise Refused("signature", "not the sender's")
+        self._forms.check(manifest.kind, manifest.size, manifest.layout)
+        if not self.expected(sender, manifest.stage, manifest.kind):
+            raise Refused("unexpected", f"nobody expects a {manifest.kind} of node {sender}")
+        # A rejoin note asks for something, and may have to ask again.
+        if manifest.kind != REJOIN and not self._is_new(manifest):
+            return False
+        if manifest.kind in (REJOIN, ABSENT) and not self._notes.allows(sender):
+            raise Refused("rate", "too many notes")
+        waiting = self._waiting.setdefault((sender, manifest.kind), WeakSet())
+        if len(waiting) >= self._limits.waiting:
+            raise Refused("waiting", "the node has not taken the last ones yet")
+        stages = self._marks.stages(sender)
+        if key[0] not in stages and len(stages) >= self._limits.stages:
+            raise Refused("stage", "too many stages")
+        return True
+
+    def _is_new(self, manifest: Manifest) -> bool:
+        """Rounds rise.  The last one again is a duplicate; with another content it is a lie."""
+        last = self._marks.last.get(manifest.key)
+        if last is None or manifest.round > last.round:
+            return True
+        same = self._heard(manifest)
+        if same is not None and same.contradicts(manifest):
+            self._evidence.add(Proof(same, manifest), self._roster())
+            raise Refused("equivocation", f"another content for round {manifest.round}")
+        if manifest.round < last.round:
+            self._tallies.add(manifest.sender, late=1)
+            raise Refused("late", f"round {manifest.round} after {last.round}")
+        # What came before a restart may be lost with what the node had not yet worked on.
+        return self._handed_on.get(manifest.key) != manifest.round
+
+    def _heard(self, manifest: Manifest) -> Manifest | None:
+        """What this node was told for the same place in the protocol."""
+        last = self._marks.last.get(manifest.key)
+        if last is not None and last.round == manifest.round:
+            return last
+        seen = self._seen.get(manifest.key)
+        return None if seen is None else seen.get(manifest.round)
+
+    @contextmanager
+    def _a_place(self) -> Iterator[None]:
+        if not self._room.acquire(blocking=False):
+            raise Refused("memory", "too many bodies at once")
+        try:
+            yield
+        finally:
+            self._room.release()
+
+    def _body(self, frames: Iterator[bytes], manifest: Manifest, watched: Watched) -> Body:
+        """Exactly as many bytes as were announced, in whole chunks, with the signed digest."""
+        # Not a bytearray: that would be filled with zeros first.
+        data, at, digest = np.empty(manifest.size, np.uint8).data, 0, Digest()
+        for frame in frames:
+            if not frame or len(frame) != min(CHUNK, manifest.size - at):
+                raise Refused("frame", f"a chunk of {len(frame)} bytes after {at}")
+            place = data[at : at + len(frame)]
+            place[:] = frame
+            digest.add([place])
+            at += len(frame)
+            watched.move()
+        if at != manifest.size:
+            raise Refused("truncated", f"{at} bytes of {manifest.size}")
+        if digest.hexdigest() != manifest.sha256:
+            raise Refused("digest", "the body is not what was signed")
+        return self._forms.decode(manifest.kind, data)
+
+    def _hand_on(self, manifest: Manifest, body: Body) -> None:
+        """First on the disk, then to the node.  If either fails, the sender may try again."""
+        message = Message(
+            manifest.sender, manifest.stage, manifest.round, body, manifest, time.monotonic()
+        )
+        try:
+            if manifest.kind != REJOIN:
+                self._mark(manifest)
+            self._waiting.setdefault((manifest.sender, manifest.kind), WeakSet()).add(message)
+            self._deliver(message)
+        except OSError as error:
+            raise Refused("disk", "this node cannot write down what it took") from error
+        self._handed_on[manifest.key] = manifest.round
+
+    def _mark(self, manifest: Manifest) -> None:
+        if self._marks.last.get(manifest.key) != manifest:
+            self._marks.put(manifest)
+        seen = self._seen.setdefault(manifest.key, OrderedDict())
+        seen[manifest.round] = manifest
+        if len(seen) > self._limits.compared:
+            seen.popitem(last=False)
+        self.recent.append(manifest)
+
+
+def caller(context: Any, roster: Roster) -> int:
+    """The member that the certificate names, which TLS has checked."""
+    names = context.auth_context().get("x509_common_name", [])
+    node = parse_name(names[0].decode(errors="replace")) if len(names) == 1 else None
+    if node is None or roster.member(node) is None:
+        raise Refused("unknown", "not a member of this ring")
+    return node
+
+
+def check_caller(
+    node: int, context: Any, roster: Roster, evidence: Evidence, pinned: bool = True
+) -> None:
+    """May this member speak?  `pinned`: with this very certificate, which the roster names."""
+    if node in roster.revoked:
+        raise Refused("revoked", f"node {node} was revoked in roster {roster.version}")
+    if node in evidence.excluded:
+        raise Refused("excluded", f"node {node} was proven to have said two different things")
+    member, certificates = roster.member(node), context.auth_context().get("x509_pem_cert", [])
+    known = member is not None and [_fingerprint(c) for c in certificates] == [member.fingerprint]
+    if pinned and not known:
+        raise Refused("certificate", f"not the one that the roster names for node {node}")
+
+
+@lru_cache(maxsize=1024)
+def _fingerprint(pem: bytes) -> str:
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.decode("ascii", "replace"))).hexdigest()

@@ -1,0 +1,138 @@
+"""How gRPC is set up between peers: mutual TLS always, and bounds where its defaults have none.
+
+Two methods with bytes in and bytes out; no protobuf is needed.  `docs/security.md` says what each
+setting is for.
+"""
+
+import resource
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+
+from basil.errors import UserError
+from basil.peer.certificates import name_of, pem_of, pem_of_key
+from basil.peer.identity import Identity
+from basil.peer.limits import MESSAGE, Limits
+
+SERVICE = "basil.Peer"
+DELIVER, ASK = f"/{SERVICE}/Deliver", f"/{SERVICE}/Ask"
+STREAMS = 2  # at once on one connection: a transfer and a question
+
+_SHARED: list[tuple[str, int]] = [
+    ("grpc.max_receive_message_length", MESSAGE),
+    ("grpc.max_send_message_length", MESSAGE),
+    ("grpc.http2.bdp_probe", 0),  # or the window grows with what an insider sends
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+def server(
+    identity: Identity,
+    address: str,
+    limits: Limits,
+    members: int,
+    deliver: Callable[..., bytes],
+    ask: Callable[..., bytes],
+) -> grpc.Server:
+    """A server at this address that listens to nobody without a certificate of the ring."""
+    options = [
+        *_SHARED,
+        *_pings(limits),
+        ("grpc.max_concurrent_streams", STREAMS),
+        ("grpc.so_reuseport", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+        ("grpc.server_handshake_timeout_ms", round(1000 * limits.handshake)),
+        ("grpc.max_allowed_incoming_connections", _connections(limits, members)),
+    ]
+    # A transfer holds a thread, and each member has one at most.  Questions, and what is refused,
+    # are over in a moment: the others suffice for those.
+    workers = ThreadPoolExecutor(2 * members + 4, thread_name_prefix="basil-serve")
+    made = grpc.server(workers, options=options)
+    handlers = {
+        "Deliver": grpc.stream_unary_rpc_method_handler(deliver),
+        "Ask": grpc.unary_unary_rpc_method_handler(ask),
+    }
+    made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    credentials = grpc.ssl_server_credentials(
+        [(pem_of_key(identity.key), pem_of(identity.certificate))],
+        root_certificates=pem_of(identity.authority),
+        require_client_auth=True,
+    )
+    try:
+        bound = made.add_secure_port(address, credentials)
+    except RuntimeError:
+        bound = 0
+    if not bound:
+        raise UserError(
+            f"{address} cannot be listened on: another program uses it, or it is no address of this"
+            " machine"
+        )
+    return made
+
+
+def channel(identity: Identity, node: int, address: str, limits: Limits) -> grpc.Channel:
+    """A connection to a node; TLS makes sure that it is that node and no other."""
+    options = [
+        *_SHARED,
+        *_pings(limits),
+        ("grpc.ssl_target_name_override", name_of(node)),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),  # or an environment variable could send it elsewhere
+        ("grpc.enable_retries", 0),  # we retry ourselves, and count
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", round(1000 * limits.handshake)),
+        ("grpc.max_reconnect_backoff_ms", round(1000 * limits.backoff_most)),
+    ]
+    credentials = grpc.ssl_channel_credentials(
+        root_certificates=pem_of(identity.authority),
+        private_key=pem_of_key(identity.key),
+        certificate_chain=pem_of(identity.certificate),
+    )
+    return grpc.secure_channel(address, credentials, options)
+
+
+def _connections(limits: Limits, members: int) -> int:
+    """Half of the files that this process may open are left for everything else."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(limits.connections * members, files // 2))
+
+
+def _pings(limits: Limits) -> list[tuple[str, int]]:
+    """Without the last a frozen peer is not noticed for a minute."""
+    answer = round(1000 * limits.keepalive_answer)
+    return [
+        ("grpc.keepalive_time_ms", round(1000 * limits.keepalive)),
+        ("grpc.keepalive_timeout_ms", answer),
+        ("grpc.http2.ping_timeout_ms", answer),
+    ]
+
+
+def status_of(reason: str) -> Any:
+    """The gRPC status for a refusal: those of `AGAIN` may be tried again."""
+    return _STATUS.get(reason, grpc.StatusCode.INVALID_ARGUMENT)
+
+
+_BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
+_STATUS = {
+    **dict.fromkeys(("busy", "waiting", "memory", "rate", "disk"), _BUSY),
+    **dict.fromkeys(
+        ("unknown", "certificate", "revoked", "excluded", "sender", "unexpected"),
+        grpc.StatusCode.PERMISSION_DENIED,
+    ),
+    "late": grpc.StatusCode.FAILED_PRECONDITION,
+    "slow": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "no such question": grpc.StatusCode.NOT_FOUND,
+}
+AGAIN = frozenset(
+    {
+        _BUSY,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+    }
+)

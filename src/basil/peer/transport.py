@@ -1,0 +1,251 @@
+"""Messages between members, and nobody else: mutual TLS, signed manifests, bounds on everything.
+
+transport = Transport(identity, roster, layout, Limits(), inbox.put, folder / "marks.jsonl")
+transport.start()
+transport.send((4, 5, 6), "train", 12, model)       # returns at once
+transport.ask(4, "status", b"", timeout=2.0)        # None without an answer
+transport.answers["status"] = lambda sender, payload: b"..."
+transport.stop()
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import grpc
+
+from basil.learning.layout import Layout
+from basil.peer import questions, rpc
+from basil.peer.bodies import REJOIN, Refused, Rows, forms_of
+from basil.peer.evidence import Evidence
+from basil.peer.gossip import ROSTER, Gossip
+from basil.peer.guard import Guard, Rate
+from basil.peer.heap import few_arenas
+from basil.peer.identity import Identity
+from basil.peer.limits import Limits
+from basil.peer.marks import Marks
+from basil.peer.outbox import Outbox, Parcel
+from basil.peer.questions import Frame
+from basil.peer.reception import Message, Reception, caller, check_caller
+from basil.peer.roster import Roster, save_roster
+from basil.peer.tally import Tallies
+from basil.peer.wire import pack_chunks
+from basil.protocol.requests import Body
+
+EVIDENCE_FILE = "evidence.jsonl"
+
+Answer = Callable[[int, bytes], bytes]
+
+
+class Transport:
+    """This node's link to the others."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        roster: Roster,
+        layout: Layout,
+        limits: Limits,
+        deliver: Callable[[Message], None],
+        marks: Path,
+        *,
+        rows: Rows | None = None,
+        listen: str | None = None,
+        equivocates: bool = False,
+    ) -> None:
+        """`deliver` is called from the thread that received: what takes long belongs elsewhere.
+
+        `listen`: host:port, if it is not the address in the roster.  `equivocates` is for drills:
+        only with it will a node sign two different messages for one round.
+        """
+        roster.check(identity)
+        self.identity, self.layout, self.limits, self.rows = identity, layout, limits, rows
+        self.roster = roster
+        self.counters = Tallies(tuple(m.id for m in roster.members if m.id != identity.node))
+        self.answers: dict[str, Answer] = {}
+        self._equivocates = equivocates
+        self._marks = Marks(marks)
+        self._guard = Guard(limits.stall)
+        self.evidence = Evidence(
+            marks.with_name(EVIDENCE_FILE), roster, lambda proof: self._gossip.tell(proof)
+        )
+        self._reception = Reception(
+            lambda: self.roster,
+            forms_of(layout, rows),
+            limits,
+            self._marks,
+            self.evidence,
+            self.counters,
+            self._guard,
+            deliver,
+        )
+        self._gossip = Gossip(
+            identity, lambda: self.roster, self.adopt, self.evidence, self._reception, self._ask
+        )
+        self.answers.update(self._gossip.answers)
+        self._questions = Rate(limits.asks, limits.asks_burst)
+        self._outboxes: dict[int, Outbox] = {}
+        self._lock = Lock()
+        self._stopped = False
+        me = roster.member(identity.node)
+        assert me is not None
+        self.address = listen or me.address
+        self._server: grpc.Server | None = None
+
+    @property
+    def expected(self) -> Callable[[int, str, str], bool]:
+        """(sender, stage, kind) -> may it come now?  Whatever else comes is refused."""
+        return self._reception.expected
+
+    @expected.setter
+    def expected(self, rule: Callable[[int, str, str], bool]) -> None:
+        self._reception.expected = rule
+
+    def start(self) -> None:
+        """Listen, and begin to tell others what they should know."""
+        few_arenas()
+        self._server = rpc.server(
+            self.identity,
+            self.address,
+            self.limits,
+            len(self.roster.members),
+            self._reception.deliver,
+            self._answer,
+        )
+        self._guard.start()
+        self._server.start()
+        self._gossip.start()
+
+    def stop(self, flush: float = 0.0) -> None:
+        """Wait so many seconds for what is still to be sent, then end all."""
+        self.flush(flush)
+        with self._lock:
+            self._stopped = True
+            outboxes = list(self._outboxes.values())
+        for outbox in outboxes:
+            outbox.close()
+        self._gossip.stop()
+        if self._server is not None:
+            self._server.stop(grace=0).wait()
+        self._guard.stop()
+        self._marks.close()
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all is sent or given up; False if that takes longer."""
+        until = time.monotonic() + seconds
+        done = [outbox.flush(until) for outbox in list(self._outboxes.values())]
+        return all(done)
+
+    def send(self, to: Sequence[int], stage: str, round: int, body: Body) -> bool:
+        """Queue a message for each receiver.  False if this round was signed with another content.
+
+        That can happen to an honest node that crashed between a send and its checkpoint.  What it
+        signed first stands: a second version would be equivocation.
+        """
+        manifest, chunks = pack_chunks(
+            body, stage, round, self.identity, self.roster, self.layout, self.rows
+        )
+        if manifest.kind != REJOIN and not self._equivocates:
+            before = self._marks.last.get(manifest.key)
+            if before is not None and manifest.round <= before.round:
+                if manifest.round < before.round or before.contradicts(manifest):
+                    return False
+            else:
+                self._marks.put(manifest)
+        packed = Parcel(manifest, chunks, time.monotonic() + self.limits.give_up)
+        for node in to:
+            outbox = self._outbox(node)
+            if outbox is not None:
+                outbox.put(packed)
+        return True
+
+    def ask(self, node: int, what: str, payload: bytes, timeout: float) -> bytes | None:
+        """The answer of a member to a small question; None if there is none in time."""
+        return self._ask(node, what, payload, timeout, patient=True)
+
+    def _ask(
+        self, node: int, what: str, payload: bytes, timeout: float, patient: bool = False
+    ) -> bytes | None:
+        """`patient`: wait for a member that cannot be reached just now, while there is time."""
+        outbox = self._outbox(node)
+        if outbox is None:
+            return None
+        question = Frame(self.identity.node, node, what, questions.nonce(), payload)
+        data = questions.encode(question, self.identity, self.roster.run)
+        try:
+            answer = outbox.channel.unary_unary(rpc.ASK)(
+                data, timeout=timeout, wait_for_ready=patient
+            )
+            frame = questions.decode(answer, self.roster, self.identity.node)
+        except (grpc.RpcError, ValueError):  # ValueError: the channel was closed meanwhile
+            return None
+        except Refused as refusal:
+            self.counters.refuse(node, refusal.reason)
+            return None
+        if frame.sender != node or frame.about != questions.digest(data):
+            self.counters.refuse(node, "answer")
+            return None
+        return frame.payload
+
+    def adopt(self, roster: Roster) -> bool:
+        """Take over a roster that the authority signed, if it is newer and of this run."""
+        with self._lock:
+            if roster.run != self.roster.run or roster.version <= self.roster.version:
+                return False
+            moved = [n for n, o in self._outboxes.items() if not self._same(roster, n)]
+            gone = [self._outboxes.pop(node) for node in moved]
+            self.roster = roster
+            with suppress(OSError):  # a full disk: it is heard of again after the next start
+                save_roster(self.identity.folder, roster)
+        for outbox in gone:
+            outbox.close()
+        return True
+
+    def _same(self, roster: Roster, node: int) -> bool:
+        """Is this member still there, at the same address?"""
+        old, new = self.roster.member(node), roster.member(node)
+        stays = old is not None and new is not None and old.address == new.address
+        return stays and node not in roster.revoked
+
+    def _outbox(self, node: int) -> Outbox | None:
+        """Made when it is first needed.  None for a node that is no member, or after the end."""
+        with self._lock:
+            member = self.roster.member(node)
+            if self._stopped or member is None or node in self.roster.revoked:
+                return None
+            if node not in self._outboxes:
+                channel = rpc.channel(self.identity, node, member.address, self.limits)
+                self._outboxes[node] = Outbox(
+                    node, channel, self.limits, self.counters, self._guard
+                )
+            return self._outboxes[node]
+
+    def _answer(self, data: bytes, context: Any) -> bytes:
+        """The gRPC method: a signed question in, a signed answer out."""
+        sender: int | None = None
+        try:
+            sender = caller(context, self.roster)
+            check_caller(sender, context, self.roster, self.evidence, pinned=False)
+            if not self._questions.allows(sender):
+                raise Refused("rate", "too many questions")
+            if len(data) > self.limits.question:
+                raise Refused("size", f"a question of {len(data)} bytes")
+            frame = questions.decode(data, self.roster, self.identity.node)
+            if frame.sender != sender:
+                raise Refused("sender", f"node {sender} asks for node {frame.sender}")
+            if frame.what != ROSTER:  # which a renewed certificate must be able to bring
+                check_caller(sender, context, self.roster, self.evidence)
+            answer = self.answers.get(frame.what)
+            if answer is None:
+                raise Refused("no such question", frame.what[:64])
+            self.counters.add(sender, questions=1)
+            payload = answer(sender, frame.payload)
+            reply = Frame(self.identity.node, sender, frame.what, questions.digest(data), payload)
+            return questions.encode(reply, self.identity, self.roster.run)
+        except Refused as refusal:
+            self.counters.refuse(sender, refusal.reason)
+            context.abort(rpc.status_of(refusal.reason), str(refusal))
+        raise AssertionError("abort raises")

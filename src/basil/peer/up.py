@@ -1,0 +1,132 @@
+"""All nodes of a ring as processes of this machine: for a try-out, and for tests.
+
+PyTorch takes seconds to import, so it is imported once, and each node is a fork of that process.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import tomllib
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import basil.peer.node  # noqa: F401  (so that no fork has to import it)
+from basil import data
+from basil.errors import UserError
+from basil.experiment.cast import choose_byzantine
+from basil.experiment.options import options_of
+from basil.peer import status
+from basil.peer.notebook import RUN
+from basil.peer.roster import load_roster
+from basil.peer.status import Status, node_folders
+from basil.recipe import Recipe, parse
+from basil.record.run_folder import SUMMARY
+from basil.topology import Ring, agree_on_order
+
+LOG = "node.log"
+LOOK = 0.25  # seconds
+GRACE = 10.0  # seconds from being told to stop to being killed
+
+Command = Callable[[Sequence[str]], int]
+"""The `basil` command: arguments in, exit code out."""
+
+
+def fork(
+    command: Command, words: Sequence[str], log: Path, before: Callable[[], None] = lambda: None
+) -> int:
+    """Run a command in a process of its own, which writes to a file.  Returns its id.
+
+    Call it before this process has threads of its own.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to pass on
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        before()
+        code = command(words)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+class Family:
+    """The nodes of a ring, each a process."""
+
+    def __init__(self, ring: Path, command: Command) -> None:
+        self.folders, self._command = node_folders(ring), command
+        self.alive: dict[int, Path] = {}  # pid -> folder
+        self.codes: dict[Path, int] = {}
+
+    def start(self, words: Callable[[int], Iterable[str]]) -> None:
+        """Those that have not finished.  `words`: the options of each node."""
+        for folder in self.folders:
+            if finished(folder):
+                self.codes[folder] = 0
+                continue
+            node = int(folder.name.removeprefix("node-"))
+            arguments = ["node", "--dir", str(folder), *words(node)]
+            self.alive[fork(self._command, arguments, folder / LOG)] = folder
+
+    def look(self) -> list[Status | None]:
+        """Take note of who has ended; where do all stand?"""
+        for pid in list(self.alive):
+            done, state = os.waitpid(pid, os.WNOHANG)
+            if done:
+                self.codes[self.alive.pop(pid)] = os.waitstatus_to_exitcode(state)
+        return [status.read(folder) for folder in self.folders]
+
+    def stop(self) -> None:
+        """Ask all to end, and insist after a while."""
+        for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE)):
+            for pid in self.alive:
+                os.kill(pid, number)
+            until = time.monotonic() + seconds
+            while self.alive and time.monotonic() < until:
+                self.look()
+                time.sleep(LOOK / 5)
+
+    def complaints(self) -> list[str]:
+        """What those that failed said last."""
+        said = []
+        for folder, code in self.codes.items():
+            if code not in (0, 130):
+                lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+                last = lines[-1] if lines else "it said nothing"
+                said.append(f"{folder.name} ended with {code}: {last}")
+        return said
+
+
+def finished(folder: Path) -> bool:
+    return (folder / RUN / SUMMARY).exists()
+
+
+def check_new(ring: Path) -> None:
+    """Is there anything left to do?"""
+    if all(map(finished, node_folders(ring))):
+        raise UserError(
+            f"all nodes of {ring} have finished: move their run and state folders away to run again"
+        )
+
+
+def warm_up(ring: Path) -> Recipe:
+    """Import and read once what all nodes need; each fork has it then."""
+    recipe = parse(tomllib.loads(load_roster(ring).recipe), f"{ring}/roster.toml, recipe")
+    data.load(recipe.data.dataset, recipe.seed, **options_of(recipe.data, data.DATASETS, "dataset"))
+    return recipe
+
+
+def drill(recipe: Recipe) -> frozenset[int]:
+    """The nodes that lie, where the recipe has an attack: those that would in the simulator."""
+    return choose_byzantine(recipe, Ring(agree_on_order(range(recipe.ring.nodes), recipe.seed)))

@@ -1,0 +1,166 @@
+"""A message: a signed manifest that says what follows, and the body.
+
+The manifest comes first and is checked before a byte of the body is taken.  It is what a node can
+be held to: two manifests of one sender for one round with different digests are a proof.  The
+digest is signed, not the body, since Ed25519 takes five times as long as SHA-256.
+"""
+
+import json
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from basil.learning.layout import Layout
+from basil.peer.bodies import KINDS, Refused, Rows, forms_of
+from basil.peer.chunks import Chunk, cut, digest_of
+from basil.peer.identity import Identity
+from basil.peer.limits import MANIFEST
+from basil.peer.roster import Roster
+from basil.protocol.requests import Body
+
+VERSION = 1
+LARGEST = 2**53  # of whole numbers on the wire
+CONTEXT = b"basil manifest 1\n"  # so that this signature can be taken for nothing else
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+_WORD = re.compile(r"[A-Za-z0-9 ._/-]{1,64}\Z")
+_SIGNATURE = re.compile(r"[0-9a-f]{128}\Z")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Version, run, place in the protocol, sender, and what the body must be."""
+
+    version: int
+    run: str
+    stage: str
+    round: int
+    sender: int
+    kind: str
+    size: int
+    layout: str  # fingerprint of what the body is made of; empty for notes
+    sha256: str  # of the chunks' digests: see `chunks`
+    signature: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """Rounds rise within this."""
+        return self.stage, self.sender, self.kind
+
+    @property
+    def signed_part(self) -> bytes:
+        return CONTEXT + _canonical({**vars(self), "signature": ""})
+
+    def encode(self) -> bytes:
+        return _canonical(vars(self))
+
+    def contradicts(self, other: "Manifest") -> bool:
+        """The same place in the protocol, another content: an honest node never signs both."""
+        return (
+            self.run == other.run
+            and self.key == other.key
+            and self.round == other.round
+            and (self.sha256, self.size, self.layout) != (other.sha256, other.size, other.layout)
+        )
+
+
+def decode(data: bytes) -> Manifest:
+    """A manifest in its canonical form, or `Refused`.  Whether it is signed is another question."""
+    if len(data) > MANIFEST:
+        raise Refused("manifest", f"{len(data)} bytes")
+    try:
+        tree = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Refused("manifest", "no JSON") from error
+    if not isinstance(tree, dict) or list(tree) != _FIELDS:
+        raise Refused("manifest", "not its fields")
+    for name in ("version", "round", "sender", "size"):
+        if type(tree[name]) is not int or not 0 <= tree[name] <= LARGEST:
+            raise Refused("manifest", f"{name} is no number")
+    for name, form in _FORMS.items():
+        if not isinstance(tree[name], str) or not form.match(tree[name]):
+            raise Refused("manifest", f"{name} is not of its form")
+    if tree["version"] != VERSION:
+        raise Refused("version", f"{tree['version']}; this is {VERSION}")
+    if tree["kind"] not in KINDS:
+        raise Refused("manifest", "no such kind")
+    manifest = Manifest(**tree)
+    if manifest.encode() != data:
+        raise Refused("manifest", "not in its canonical form")
+    return manifest
+
+
+def signed_by_sender(manifest: Manifest, roster: Roster) -> bool:
+    """For this run, by the member that it names?"""
+    if manifest.run != roster.run:
+        return False
+    signature = bytes.fromhex(manifest.signature)
+    return roster.verify(manifest.sender, signature, manifest.signed_part)
+
+
+def pack_chunks(
+    body: Body,
+    stage: str,
+    round: int,
+    identity: Identity,
+    roster: Roster,
+    layout: Layout,
+    rows: Rows | None = None,
+) -> tuple[Manifest, list[Chunk]]:
+    """A signed manifest and the body, which is not copied."""
+    forms = forms_of(layout, rows)
+    kind, parts = forms.encode(body)
+    chunks = cut(parts)
+    manifest = Manifest(
+        version=VERSION,
+        run=roster.run,
+        stage=stage,
+        round=round,
+        sender=identity.node,
+        kind=kind,
+        size=sum(map(len, parts)),
+        layout=forms.fingerprints.get(kind, ""),
+        sha256=digest_of(chunks),
+    )
+    signature = identity.signing.sign(manifest.signed_part)
+    return replace(manifest, signature=signature.hex()), chunks
+
+
+def pack(
+    body: Body,
+    stage: str,
+    round: int,
+    identity: Identity,
+    roster: Roster,
+    layout: Layout,
+    rows: Rows | None = None,
+) -> tuple[Manifest, bytes]:
+    """A signed manifest and the body's bytes."""
+    manifest, chunks = pack_chunks(body, stage, round, identity, roster, layout, rows)
+    return manifest, b"".join(piece for chunk in chunks for piece in chunk)
+
+
+def unpack(manifest: Manifest, data: bytes, layout: Layout, rows: Rows | None = None) -> Body:
+    """The body, if it is what the manifest and the layout say; else `Refused`."""
+    forms = forms_of(layout, rows)
+    forms.check(manifest.kind, manifest.size, manifest.layout)
+    if len(data) != manifest.size:
+        raise Refused("size", f"{len(data)} bytes instead of {manifest.size}")
+    if digest_of(cut([data])) != manifest.sha256:
+        raise Refused("digest", "the body is not what was signed")
+    return forms.decode(manifest.kind, memoryview(bytearray(data)))
+
+
+def _canonical(tree: dict[str, Any]) -> bytes:
+    return json.dumps(tree, separators=(",", ":")).encode()
+
+
+_FIELDS = [field.name for field in fields(Manifest)]
+_FORMS = {
+    "run": _WORD,
+    "stage": _WORD,
+    "kind": _WORD,
+    "layout": re.compile(r"([0-9a-f]{64})?\Z"),
+    "sha256": _DIGEST,
+    "signature": _SIGNATURE,
+}

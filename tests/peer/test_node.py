@@ -1,0 +1,274 @@
+"""One peer as its user sees it: the command, its logs and metrics, its folder; data of its own."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from basil.cli import main
+from basil.data import load
+from basil.data.rows import to_rows
+from basil.experiment import Experiment, Part
+from basil.peer import authority
+from basil.peer.roster import load_roster
+from basil.peer.sharing import Sharing
+from basil.protocol.acds import Outcome
+from basil.protocol.basket import Basket
+from basil.recipe import parse, to_toml
+from basil.recipe.schema import AttackPart
+
+from nursery import Ring
+from peer_helpers import free_ports
+
+TINY: dict[str, Any] = {
+    "seed": 1,
+    "ring": {"nodes": 4, "byzantine": 1, "connectivity": 2},
+    "scheme": {"rounds": 6},
+    "learning": {"model": "softmax", "batch": 16, "rate": 0.1},
+    "record": {"every": 2},
+}
+
+
+def events(ring: Ring, i: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ring.log(i).splitlines() if line.startswith("{")]
+
+
+@pytest.mark.slow
+def test_a_ring_with_logs_and_metrics_for_machines(ring_of: Callable[..., Ring]) -> None:
+    ring = ring_of({**TINY, "scheme": {"rounds": 30}})
+    (port,) = free_ports(1)
+    ring.start(0, "--log-json", "--metrics", f"127.0.0.1:{port}")
+    for i in (1, 2, 3):
+        ring.start(i, "--log-json")
+    ring.until_round(3)
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+    figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert 3 <= float(figures["basil_round"]) <= 30
+    assert float(figures["basil_patience_seconds"]) >= 0.4
+    assert sum(float(figures[f'basil_peer_received_total{{peer="{i}"}}']) for i in (1, 2, 3)) > 3
+    assert set(ring.wait().values()) == {0}, ring.story(range(4))
+    told = events(ring, 0)
+    assert all(event["node"] == 0 for event in told)
+    turns = [event for event in told if event["event"] == "turn"]
+    assert [event["round"] for event in turns] == list(range(1, 31))
+    assert told[-1]["event"] == "finished"
+    assert told[-1]["accuracy"] == ring.summary(0)["accuracy"]["worst"]
+
+
+@pytest.mark.slow
+def test_the_try_out_ends_with_a_run_that_report_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From nothing to a page; with a liar among them, as in the recipe."""
+    ring = tmp_path / "ring"
+    recipe = to_toml(parse({**TINY, "attack": {"name": "gaussian"}}))
+    authority.init(ring, recipe, [f"127.0.0.1:{port}" for port in free_ports(4)])
+    words = ["peers", "up", "--dir", str(ring), "--linger", "8"]
+    up = subprocess.run(
+        [sys.executable, "-m", "basil", *words], capture_output=True, text=True, timeout=120
+    )
+    assert up.returncode == 0, up.stderr
+    assert "Gaussian" in up.stdout
+    assert f"basil report {ring / 'all'}" in up.stdout
+    assert main(["report", str(ring / "all"), "--out", str(tmp_path / "page")]) == 0
+    assert (tmp_path / "page/report.html").exists()
+    assert main(["report", str(ring / "node-0/run"), "--out", str(tmp_path / "one")]) == 0
+    capsys.readouterr()
+    assert main(["peers", "status", "--dir", str(ring), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["phase"] for each in found] == ["done"] * 4
+    liars = Experiment(parse({**TINY, "attack": {"name": "gaussian"}})).cast.byzantine
+    assert {each["node"] for each in found if each["attack"] == "gaussian"} == liars
+    assert main(["peers", "status", "--dir", str(ring / "node-1")]) == 0
+    assert "6/6" in capsys.readouterr().out
+    assert main(words) == 2
+    assert "all nodes of" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_stopped_node_says_how_to_go_on_and_does(ring_of: Callable[..., Ring]) -> None:
+    ring = ring_of({**TINY, "scheme": {"rounds": 12}})
+    ring.start_all()
+    ring.until_round(3)
+    for i in range(4):
+        ring.signal(i, signal.SIGTERM)
+    assert set(ring.wait().values()) == {130}
+    lines = ring.log(2).splitlines()
+    assert lines[-1] == f"stopped; go on with: basil node --dir {ring.node(2)}"
+    ring.start_all()
+    assert set(ring.wait().values()) == {0}, ring.story(range(4))
+    rows = (ring.node(2) / "run/selections.csv").read_text().splitlines()[1:]
+    assert [int(row.split(",")[0]) for row in rows] == list(range(1, 13))
+
+
+@pytest.mark.slow
+def test_nodes_that_mean_different_runs_refuse_and_say_with_whom(
+    ring_of: Callable[..., Ring],
+) -> None:
+    """The authority signed both; the versions are the same, so no roster is newer."""
+    tree = {**TINY, "ring": {"nodes": 4, "byzantine": 0, "connectivity": 2}}
+    ring = ring_of(tree)
+    mine = load_roster(ring.folder)
+    other = replace(mine, recipe=mine.recipe.replace("rounds = 6", "rounds = 7"))
+    authority._publish(ring.folder, other)  # to all; three of them get the first one back
+    for place in (ring.folder, *(ring.node(i) for i in (0, 1, 3))):
+        authority.save_roster(place, mine)
+    ring.start_all()
+    assert ring.wait([2]) == {2: 2}
+    last = ring.log(2).splitlines()[-1]
+    assert "node 2 does not agree with nodes 0, 1, 3 on what is to be run" in last
+    assert all(code == 2 for code in ring.wait().values())  # with b = 0 nobody may differ
+    assert "node 0 does not agree with node 2 on" in ring.log(0).splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_every_machine_may_have_data_of_its_own(
+    ring_of: Callable[..., Ring], tmp_path: Path
+) -> None:
+    """Digits dealt by hand into folders: the same run as if the recipe had dealt them."""
+    digits = load("digits", 1)
+    recipe = parse(TINY)
+    simulated = Experiment(recipe)
+    summary = simulated.run(tmp_path / "simulated")
+    ring = ring_of(TINY)
+    for i in range(4):
+        folder = tmp_path / f"data-{i}"
+        folder.mkdir()
+        mine = simulated.cast.local[i]
+        for name, samples, which in (
+            ("train", digits.train, mine),
+            ("test", digits.test, slice(None)),
+        ):
+            np.save(folder / f"{name}-x.npy", samples.x[which])
+            np.save(folder / f"{name}-y.npy", samples.y[which])
+        facts = {"classes": 10, "mean": list(digits.mean), "std": list(digits.std)}
+        (folder / "dataset.json").write_text(json.dumps(facts))
+        ring.start(i, "--twin", "--patience", "10", "--data", str(folder))
+    assert set(ring.wait().values()) == {0}, ring.story(range(4))
+    assert ring.accuracy(range(4)) == summary["accuracy"]["worst"]
+
+
+@pytest.mark.slow
+def test_sharing_goes_on_without_a_node_that_is_not_there(ring_of: Callable[..., Ring]) -> None:
+    sharing = {"alpha": 0.2, "batches": 1}
+    soon = {"patience": 1.0}  # given up when it is due, not three times as late
+    ring = ring_of({**TINY, "data": {"partition": "sorted"}, "sharing": sharing, "time": soon})
+    absent = 2
+    for i in (0, 1, 3):
+        ring.start(i, "--window", "1")
+    assert set(ring.wait([0, 1, 3]).values()) == {0}, ring.story([0, 1, 3])
+    incidents = [e for i in (0, 1, 3) for e in ring.summary(i)["sharing"]["incidents"]]
+    assert any(e["what"] == "silent" and e["about"] == absent for e in incidents)
+    assert all(ring.summary(i)["sharing"]["received"] > 0 for i in (0, 1, 3))
+
+
+@pytest.mark.slow
+def test_a_liar_that_says_two_things_is_found_out_and_not_listened_to(
+    ring_of: Callable[..., Ring],
+) -> None:
+    """Dissensus sends each receiver another model: a drill with proof."""
+    more = {"ring": {"nodes": 5, "byzantine": 1, "connectivity": 4}, "scheme": {"rounds": 2000}}
+    ring = ring_of({**TINY, **more})
+    liar = 1
+    ring.start_all(but=[liar])
+    ring.start(liar, "--attack", "dissensus")
+    others = [i for i in range(5) if i != liar]
+
+    def status(i: int) -> dict[str, Any]:
+        return json.loads((ring.node(i) / "status.json").read_text())
+
+    ring.until_round(1)
+    ring.until(lambda: all(status(i)["excluded"] == [liar] for i in others))
+    then = status(0)["round"]
+    ring.until_round(then + 3)
+    assert all(liar in status(i)["missing"] for i in others)  # treated like a silent one
+    assert all(status(i)["selected"] != liar for i in others)
+
+
+def test_a_node_that_crashed_while_it_shared_is_silent_there_and_trains_with_what_it_has(
+    tmp_path: Path,
+) -> None:
+    """Its offer is forgotten; to offer other samples would be to contradict itself."""
+    settings = parse({**TINY, "sharing": {"alpha": 0.2, "batches": 1}})
+    digits = load("digits", 1)
+
+    def sharing() -> Sharing:
+        return Sharing(settings, Part(settings, digits, 2, AttackPart()), tmp_path)
+
+    first = sharing()
+    assert not first.over
+    first.begin()  # and then it crashes
+    second = sharing()
+    assert second.over
+    assert second.take_in() == {"broken_off": True}
+    assert second.part.received == {}
+
+
+def test_what_was_received_is_there_after_a_restart(tmp_path: Path) -> None:
+    settings = parse({**TINY, "sharing": {"alpha": 0.2, "batches": 1}})
+    digits = load("digits", 1)
+    theirs = Part(settings, digits, 1, AttackPart()).offered
+    mine = Sharing(settings, Part(settings, digits, 2, AttackPart()), tmp_path)
+    mine.begin()
+    rows = to_rows(theirs, 10)[:7]
+    mine.finish(Outcome(received=Basket(rows, mine.bits), offered=Basket(rows[:0], mine.bits)))
+    again = Sharing(settings, Part(settings, digits, 2, AttackPart()), tmp_path)
+    assert again.over
+    assert again.take_in()["received"] == 7
+    got = again.part.received[2]
+    assert np.array_equal(again.part.train.x[got], theirs.x[:7])
+    assert np.array_equal(again.part.train.y[got], theirs.y[:7])
+
+
+# -- wrong input: one sentence, exit code 2 -------------------------------------------------------
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line.removeprefix("basil: ")
+
+
+@pytest.fixture(scope="module")
+def some_ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("some") / "ring"
+    places = [f"127.0.0.1:{port}" for port in free_ports(4)]
+    authority.init(folder, to_toml(parse(TINY)), places)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--attack", "gausian"], "did you mean 'gaussian'"),
+        (["--patience", "-1"], "--patience -1.0: it must be seconds, 0 or more"),
+        (["--data", "nowhere"], "nowhere/dataset.json cannot be read as facts of a data set"),
+        (["--metrics", "9100x"], "--metrics 9100x: write it as 127.0.0.1:9100"),
+    ],
+)
+def test_a_node_that_is_started_wrongly_is_told_so(
+    some_ring: Path, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
+) -> None:
+    assert sentence in refused(["node", "--dir", str(some_ring / "node-0"), *words], capsys)
+
+
+def test_a_folder_without_nodes_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence = refused(["peers", "up", "--dir", str(tmp_path)], capsys)
+    assert f"{tmp_path} holds no nodes: make them with basil peers init" in sentence
+
+
+def test_nodes_that_have_not_run_yet_are_shown_as_such(
+    some_ring: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["peers", "status", "--dir", str(some_ring)]) == 0
+    assert capsys.readouterr().out.count("not started") == 4

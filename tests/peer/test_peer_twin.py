@@ -1,0 +1,73 @@
+"""Real processes and the simulator: the same recipe, the same selections, the same bits."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from basil.experiment import Experiment
+from basil.peer.merge import merge
+from basil.recipe import parse
+
+from nursery import Ring
+
+N = 8
+SMALL: dict[str, Any] = {
+    "seed": 4,
+    "ring": {"nodes": N, "byzantine": 2, "connectivity": 3},
+    "scheme": {"rounds": 4},
+    "learning": {"model": "softmax", "batch": 16, "rate": 0.1},
+    "record": {"every": 2},
+}
+QUICK: dict[str, dict[str, Any]] = {"basil under attack": {"attack": {"name": "gaussian"}}}
+SLOW: dict[str, dict[str, Any]] = {
+    "basil": {},
+    "r-plain": {"scheme": {"name": "r-plain", "rounds": 4}},
+    "ubar": {"scheme": {"name": "ubar", "rounds": 4}, "attack": {"name": "sign-flip"}},
+    "sharing": {
+        "data": {"partition": "sorted"},
+        "sharing": {"alpha": 0.1, "batches": 3},
+    },
+    "sharing in groups": {
+        "data": {"partition": "sorted"},
+        "sharing": {"alpha": 0.1, "batches": 2, "groups": 2, "dummies": "held-out"},
+        "scheme": {"name": "g-plain", "rounds": 2},
+        "graph": {"name": "ring-lattice"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "case", [*QUICK, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)]
+)
+def test_eight_processes_are_the_simulator_bit_for_bit(
+    case: str, ring_of: Callable[..., Ring], tmp_path: Path
+) -> None:
+    tree = {**SMALL, **(QUICK | SLOW)[case]}
+    recipe = parse(tree)
+    simulated = Experiment(recipe)
+    summary = simulated.run(tmp_path / "simulated")
+
+    ring = ring_of(tree)
+    liars = simulated.cast.byzantine
+    for i in range(N):
+        ring.start(
+            i, "--twin", "--patience", "10", *(["--attack", recipe.attack.name] * (i in liars))
+        )
+    assert set(ring.wait().values()) == {0}, ring.story(range(N))
+
+    merged = merge(ring.folder, tmp_path / "merged")
+    there = load_file(tmp_path / "simulated/models.safetensors")
+    here = load_file(tmp_path / "merged/models.safetensors")
+    assert here.keys() == there.keys()
+    assert all(torch.equal(here[name], there[name]) for name in there)
+    chosen = (tmp_path / "simulated/selections.csv").read_text()
+    assert sorted((tmp_path / "merged/selections.csv").read_text().splitlines()) == sorted(
+        chosen.splitlines()
+    )
+    assert merged.summary is not None
+    assert merged.summary["accuracy"] == pytest.approx(summary["accuracy"])
+    assert merged.byzantine == liars
