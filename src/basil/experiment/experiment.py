@@ -1,6 +1,6 @@
 """The one place where a recipe meets code: assemble the nodes, run them, record the outcome."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,10 @@ from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.protocol.rules import RULES, Rule
 from basil.protocol.schemes import SCHEMES
-from basil.recipe import Recipe, parse, to_toml
+from basil.recipe import Recipe, parse, to_toml, to_tree
 from basil.recipe.schema import away_in
 from basil.record import checkpoint, run_folder
+from basil.record.callback import Callback
 from basil.record.read import read_run
 from basil.record.recorder import Progress, Recorder
 
@@ -261,9 +262,10 @@ class Experiment:
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
         resume: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> dict[str, Any]:
         """Simulate, into a new run folder or on from a checkpoint.  Returns the summary."""
-        course = self.course(folder, progress, stop, resume)
+        course = self.course(folder, progress, stop, resume, callbacks)
         with unhurried_collector():
             while True:
                 try:
@@ -278,9 +280,10 @@ class Experiment:
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
         resume: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> Generator[bool, None, dict[str, Any]]:
         """The same, instant by instant: so that several runs can share a device."""
-        recorder = self._recorder(folder, progress, stop)
+        recorder = self._recorder(folder, progress, stop, callbacks)
         simulator = self.simulator(recorder)
         if resume:
             saved = checkpoint.load(folder / run_folder.CHECKPOINT, self.device)
@@ -290,6 +293,8 @@ class Experiment:
             run_folder.create(folder, to_toml(self.recipe), self.facts())
             if self.shared is not None:
                 self.shared.write(folder)
+        for callback in callbacks:
+            callback.begin(folder, to_tree(self.recipe), recorder.round)
         with recorder:
             for going_on in simulator.instants():
                 if not going_on:
@@ -304,6 +309,8 @@ class Experiment:
             run_folder.save_models(folder / run_folder.MODELS, recorder.models, self.compute.layout)
         run_folder.write_json(folder / run_folder.SUMMARY, summary)
         (folder / run_folder.CHECKPOINT).unlink(missing_ok=True)
+        for callback in callbacks:
+            callback.end(summary)
         return summary
 
     def _recorder(
@@ -311,6 +318,7 @@ class Experiment:
         folder: Path,
         progress: Callable[[Progress], None] | None,
         stop: Callable[[], bool],
+        callbacks: Sequence[Callback],
     ) -> Recorder:
         recipe, cast = self.recipe, self.cast
         return Recorder(
@@ -328,6 +336,7 @@ class Experiment:
             checkpoint_seconds=recipe.record.checkpoint,
             progress=progress,
             stop=stop,
+            callbacks=callbacks,
         )
 
 
@@ -357,6 +366,8 @@ def resume(
     machine: Machine | None = None,
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Take up an interrupted run where its last checkpoint left it."""
-    return take_up(folder, own, machine).run(folder, progress, stop, resume=True)
+    experiment = take_up(folder, own, machine)
+    return experiment.run(folder, progress, stop, resume=True, callbacks=callbacks)

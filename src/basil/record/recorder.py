@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from basil.learning.pool import Pool
 from basil.learning.promises import Promise, Selection
 from basil.protocol.requests import Record
 from basil.record import checkpoint
+from basil.record.callback import Callback
 from basil.record.evaluate import evaluate
 from basil.record.run_folder import CHECKPOINT, METRICS, SELECTIONS
 from basil.topology import Ring
@@ -79,6 +80,7 @@ class Recorder:
         checkpoint_seconds: float,
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.folder = folder
         self.ring = ring
@@ -93,6 +95,7 @@ class Recorder:
         self.checkpoint_seconds = checkpoint_seconds
         self.progress = progress
         self.stop = stop
+        self.callbacks = callbacks
         self.models: dict[int, Tensor] = {
             node: compute.initial for node in nodes if node not in byzantine
         }
@@ -199,6 +202,8 @@ class Recorder:
         }
         self._metrics.write(json.dumps(self.last) + "\n")
         self._metrics.flush()
+        for callback in self.callbacks:
+            callback.measured(self.last)
 
     def instant(self, engine: Engine) -> bool:
         while self._reports and self._reports[self.round + 1] >= self.expected(self.round + 1):
