@@ -9,6 +9,7 @@ from importlib import import_module
 from basil.cli.calibrate import add_calibrate
 from basil.cli.options import add_jobs, add_shared, whole
 from basil.cli.plan import add_plan
+from basil.cli.sweep import add_sweep
 from basil.errors import UserError
 
 KINDS = (
@@ -72,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--json", action="store_true")
     show.set_defaults(command="show")
 
+    add_sweep(commands)
     add_plan(commands)
     add_calibrate(commands)
 
@@ -87,7 +89,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 2 wrong input, 130 interrupted, 141 nobody reads on (`… | head`)."""
+    """Exit codes: 0 done, 1 some runs of a sweep failed, 2 wrong input, 130 interrupted, 141 nobody
+    reads on (`… | head`).
+    """
     args = parser().parse_args(argv)
     try:
         # Imported late: PyTorch takes seconds, and --help should not.
