@@ -9,6 +9,7 @@ from importlib import import_module
 from basil.cli.calibrate import add_calibrate
 from basil.cli.options import add_jobs, add_shared, whole
 from basil.cli.plan import add_plan
+from basil.cli.reproduce import add_reproduce
 from basil.cli.sweep import add_sweep
 from basil.errors import UserError
 
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--json", action="store_true")
     show.set_defaults(command="show")
 
+    add_reproduce(commands)
     add_sweep(commands)
     add_plan(commands)
     add_calibrate(commands)
