@@ -91,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 1 some runs of a sweep failed, 2 wrong input, 130 interrupted, 141 nobody
+    """Exit codes: 0 done, 1 some of many runs failed, 2 wrong input, 130 interrupted, 141 nobody
     reads on (`… | head`).
     """
     args = parser().parse_args(argv)

@@ -81,7 +81,7 @@ def _pool(
                 if None in found:
                     return
                 watch([i for future, i in futures.items() if future.running()])
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, GeneratorExit):  # stopped here, or where the results go
             # A terminal has told the workers too; whoever stopped this process alone has not.
             for worker in multiprocessing.active_children():
                 if worker.pid is not None:
