@@ -1,5 +1,6 @@
 """Pieces of work in processes: none takes the others down with it."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ from basil.engine.pool import in_processes
 
 def ready() -> None:
     os.environ["READY"] = "yes"
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 
 
 def work(piece: str) -> str:
@@ -26,6 +28,9 @@ def work(piece: str) -> str:
             os.kill(os.getpid(), signal.SIGKILL)
     if piece == "slow":
         time.sleep(1)
+    if piece.startswith("hang:"):
+        time.sleep(600)
+        Path(piece.removeprefix("hang:")).touch()
     return f"{piece} {os.environ['READY']}"
 
 
@@ -39,8 +44,18 @@ def test_what_raises_or_dies_is_reported_and_all_others_are_done(tmp_path: Path)
     assert found["raise"].result is None
     assert found["raise"].error == "ValueError: it was meant to"
     assert found["die"].result is None
-    assert found["die"].error == "its process died, twice"
+    assert found["die"].error == "its process died again and again"
     fine = [piece for piece in pieces if piece not in ("raise", "die")]
     assert [found[piece].result for piece in fine] == [f"{piece} yes" for piece in fine]
     assert any(looks)
     assert all(set(look) <= set(range(len(pieces))) for look in looks)
+
+
+@pytest.mark.slow
+def test_who_stops_listening_stops_the_work(tmp_path: Path) -> None:
+    pieces = ["a", f"hang:{tmp_path / 'mark'}"]
+    results = in_processes(work, pieces, 1, ready)
+    assert next(results).result == "a yes"
+    results.close()  # type: ignore[attr-defined]  # returns at once, or this test takes 10 minutes
+    assert not list(tmp_path.iterdir())
+    assert not multiprocessing.active_children()

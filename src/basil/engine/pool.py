@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 LOOK = 0.5  # seconds between two looks at what is being done
+DEATHS = 2  # of processes that had nothing but this piece to do
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -37,10 +39,11 @@ def in_processes(
     """Do all pieces, in order of finishing.  `ready` prepares a process, `watch` hears who works.
 
     When a process dies, nobody knows which piece it had.  So each that was being done is done again
-    with a process to itself; if that dies too, it was the one.
+    with a process to itself.  One whose own process dies `DEATHS` times is given up.
     """
     waiting, suspects = list(range(len(pieces))), list[int]()
     at_work: list[int] = []
+    deaths: Counter[int] = Counter()
 
     def see(running: Sequence[int]) -> None:
         at_work[:] = running
@@ -55,7 +58,12 @@ def in_processes(
             yield ended
         # What is left was lost with a process.
         if alone:
-            yield from (Ended(i, None, "its process died, twice") for i in left)
+            for i in left:
+                deaths[i] += 1
+                if deaths[i] < DEATHS:
+                    suspects.append(i)
+                else:
+                    yield Ended(i, None, "its process died again and again")
         else:
             # Before the first look everybody is under suspicion.
             suspects = [i for i in left if i in at_work] or left
