@@ -184,6 +184,7 @@ if __name__ == "__main__":  # and not in the processes that it starts, which lac
 """
 
 
+@pytest.mark.slow
 def test_where_only_torch_is_installed_figures_are_run_and_drawn_later_elsewhere(basil, two):
     """A machine with a GPU often has torch, numpy and safetensors alone."""
     (two / "bare.py").write_text(BARE)

@@ -67,7 +67,7 @@ def test_every_figure_makes_recipes_in_both_sizes_and_the_quick_one_needs_no_fil
     full, quick = drawn(figure), drawn(figure, quick=True)
     assert [(d.panel, d.curve) for d in full] == [(d.panel, d.curve) for d in quick]
     assert all(SOURCES[d.recipe.data.dataset] is None for d in quick)
-    assert all(d.recipe.ring.nodes <= 40 and d.recipe.scheme.rounds <= 100 for d in quick)
+    assert all(d.recipe.ring.nodes <= 160 and d.recipe.scheme.rounds <= 100 for d in quick)
     for size in (full, quick):  # a legend that says the same twice says nothing
         named = [(d.panel, d.label) for d in size]
         assert len(set(named)) == len(named)

@@ -1,6 +1,7 @@
 """Callbacks hear of a run what its folder says, whole or interrupted."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,12 @@ def test_a_callback_is_found_by_module_and_name() -> None:
     ):
         with pytest.raises(UserError, match=sentence):
             named(wrong)
+
+
+def test_without_tensorboard_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UserError, match=r"pip install 'basil-fl\[tensorboard\]'"):
+        TensorBoard()
 
 
 @pytest.mark.filterwarnings("default")  # of TensorBoard's own making

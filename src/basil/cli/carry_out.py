@@ -20,7 +20,7 @@ def machine(args: argparse.Namespace) -> Machine:
 def workshop(args: argparse.Namespace) -> Workshop:
     """Where the options say that cases are to be run."""
     for name in logs(args):
-        named(name)  # one that does not exist is said once, before anything runs
+        named(name)()  # one that cannot be made is said once, before anything runs
     ray = getattr(args, "engine", "pool") == "ray"
     return Workshop(machine(args), args.jobs, logs(args), ray, getattr(args, "address", None))
 

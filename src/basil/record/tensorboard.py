@@ -13,15 +13,19 @@ NOT_DRAWN = {"round"}
 class TensorBoard:
     """A callback that writes every measurement as scalars, over rounds."""
 
-    def begin(self, folder: Path, recipe: dict[str, Any], round: int) -> None:
+    def __init__(self) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise UserError(
                 "--tensorboard needs TensorBoard: pip install 'basil-fl[tensorboard]'"
             ) from None
+        self._open = SummaryWriter
+
+    def begin(self, folder: Path, recipe: dict[str, Any], round: int) -> None:
         # What an interrupted run wrote after its checkpoint is written again.
-        self._writer: Any = SummaryWriter(folder / FOLDER, purge_step=round + 1 if round else None)
+        purge = round + 1 if round else None
+        self._writer: Any = self._open(folder / FOLDER, purge_step=purge)
 
     def measured(self, metrics: dict[str, Any]) -> None:
         for name, value in flat(metrics).items():
