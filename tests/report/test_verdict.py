@@ -1,9 +1,13 @@
 """Verdicts: worked by hand on runs with known numbers."""
 
+from dataclasses import replace
+
 import pytest
 
 from basil.recipe.figure import Curve, Expectation, Figure, Panel
 from basil.record.read import read_run
+from basil.report.compare import Case
+from basil.report.curves import panels_figure
 from basil.report.reproduction import Reproduction, write_reproduction
 from basil.report.reproductions import write_set
 from basil.report.verdict import Traced, verdicts
@@ -72,6 +76,26 @@ def test_bounds_may_be_per_cent_and_on_both_sides(judged):
 
 def test_the_mean_of_the_benign_nodes_where_the_figure_shows_that(judged):
     assert judged(expects(at_least=0), metric="mean")[0].measured == "77.0 ± 7.1"
+
+
+def test_a_panel_may_show_the_other_of_the_two(tmp_path):
+    """Fig. 15: the mean in one panel, the worst in the other."""
+    curves = traced(tmp_path / "runs")
+    curves |= {("b", name): replace(each, panel="b") for (_, name), each in curves.items()}
+    figure = replace(
+        figure_of(Expectation("basil", ("a", "b"), at_least=0)),
+        panel=(Panel("Mean", "mean"), Panel("Worst")),
+    )
+    found = verdicts(figure, curves)
+    assert [(v.panel, v.measured) for v in found] == [("a", "77.0 ± 7.1"), ("b", "75.0 ± 7.1")]
+    drawn = panels_figure(
+        [Case(each.label, letter, each.runs, True) for (letter, _), each in curves.items()],
+        {"a": "mean", "b": "worst"},
+        "rounds",
+        4,
+    )
+    ends = [axes.lines[0].get_ydata()[-1] for axes in drawn.axes]
+    assert ends == [pytest.approx(0.77), pytest.approx(0.75)]
 
 
 def test_how_soon_one_is_as_good_as_the_other_ever_gets(judged):

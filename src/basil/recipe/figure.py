@@ -4,7 +4,7 @@ The file is a recipe (`basil run paper/fig4` runs it) with a section more:
 
     [figure]                    title, claim (the paper's), note, metric, against, columns
     [figure.quick]              keys of the recipe that make it small: ring.nodes = 20
-    [[figure.panel]]            title; set, quick: what its curves have in common
+    [[figure.panel]]            title, metric; set, quick: what its curves have in common
     [[figure.curve]]            id, name; set, quick; panels (letters; default: all)
     [[figure.expect]]           what the paper says, so that it can be checked
     [[figure.number]]           a number of the paper, and the function that computes it
@@ -35,6 +35,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Panel:
     title: str
+    metric: str = ""  # worst or mean, where it is not the figure's
     set: Values = field(default_factory=dict)
     quick: Values = field(default_factory=dict)
 
@@ -102,6 +103,9 @@ class Figure:
     def panels(self) -> dict[str, Panel]:
         """By letter."""
         return dict(zip(string.ascii_lowercase, self.panel, strict=False))
+
+    def metric_of(self, panel: str) -> str:
+        return self.panels[panel].metric or self.metric
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,7 @@ def _entry(kind: type[T], values: Mapping[str, Any], source: str, **known: Any) 
 def _check(figure: Figure, source: str) -> None:
     curves = [curve.id for curve in figure.curve]
     for name, value, known in (
-        ("metric", figure.metric, ("worst", "mean")),
+        *(("metric", metric, ("worst", "mean")) for metric in _metrics(figure)),
         ("against", figure.against, ("rounds", "seconds", "megabytes")),
         *(("of", e.of, ("accuracy", "reach")) for e in figure.expect),
         *(("curve", e.curve, curves) for e in figure.expect),
@@ -201,6 +205,10 @@ def _check(figure: Figure, source: str) -> None:
         raise UserError(f"columns = {figure.columns}: it must be 1 or more ({source})")
     if not figure.number and not (figure.panel and figure.curve):
         raise UserError(f"a figure needs panels and curves, or numbers ({source})")
+
+
+def _metrics(figure: Figure) -> list[str]:
+    return [figure.metric, *(panel.metric for panel in figure.panel if panel.metric)]
 
 
 def drawn(figure: Figure, quick: bool = False, overrides: Iterable[str] = ()) -> list[Drawn]:

@@ -1,7 +1,7 @@
 """Accuracy over rounds, or over what they cost: panels for settings, lines for schemes."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import matplotlib as mpl
@@ -58,18 +58,22 @@ def success_figure(runs: Iterable[Run], against: str = "rounds") -> Figure:
 
 
 @mpl.rc_context(STYLE)
-def panels_figure(drawn: list[Case], metric: str, against: str, columns: int) -> Figure:
+def panels_figure(
+    drawn: list[Case], metrics: Mapping[str, str], against: str, columns: int
+) -> Figure:
     """A figure as it is described: each case in the panel and with the label that it has.
 
-    Panels that show many different things have a legend and colours of their own.
+    metrics: worst or mean, for each panel.  Panels that show many different things have a legend
+    and colours of their own.
     """
-    shown = [case for case in drawn if _has(case, "accuracy", metric)]
+    shown = [case for case in drawn if _has(case, "accuracy", metrics[case.attack])]
     if not shown:
-        raise UserError(f"no run has measured its {metric} accuracy yet: nothing to plot")
+        raise UserError("no run has measured its accuracy yet: nothing to plot")
     labels = list(dict.fromkeys(case.label for case in shown))
     apart = len(labels) > MOST_SHARED
-    says = _accuracy_of(metric)
-    return _curves(shown, "accuracy", metric, says, against, columns, labels, apart)
+    one = set(metrics.values())
+    says = _accuracy_of(*one) if len(one) == 1 else "test accuracy (benign nodes)"
+    return _curves(shown, "accuracy", metrics, says, against, columns, labels, apart)
 
 
 def _accuracy_of(metric: str, quantity: str = "accuracy") -> str:
@@ -80,7 +84,7 @@ def _accuracy_of(metric: str, quantity: str = "accuracy") -> str:
 def _curves(
     drawn: list[Case],
     quantity: str,
-    metric: str,
+    metric: str | Mapping[str, str],  # for all panels, or for each
     says: str,
     against: str,
     columns: int = PANELS_IN_ROW,
@@ -103,8 +107,9 @@ def _curves(
         if apart:
             styles = {label: i for i, label in enumerate(dict.fromkeys(c.label for c in members))}
             axes.legend(handles=[_handle(*style) for style in styles.items()], fontsize=7)
+        which = metric if isinstance(metric, str) else metric[attack]
         for case in members:
-            _curve(axes, case, quantity, metric, against, styles[case.label], len(styles))
+            _curve(axes, case, quantity, which, against, styles[case.label], len(styles))
         if quantity == "accuracy":
             chance |= _chance(axes, members)
         if quantity != "loss":

@@ -78,7 +78,8 @@ def _draw(found: Reproduction, folder: Path) -> None:
         for each in found.traced
         if each.runs
     ]
-    picture = panels_figure(cases, figure.metric, figure.against, figure.columns)
+    metrics = {title: figure.metric_of(letter) for letter, title in titles.items()}
+    picture = panels_figure(cases, metrics, figure.against, figure.columns)
     save(picture, folder / PICTURE)
 
 
@@ -121,7 +122,6 @@ def _facts(found: Reproduction) -> dict[str, Any]:
         "title": figure.title,
         "claim": figure.claim,
         "note": figure.note,
-        "metric": figure.metric,
         "size": found.size,
         "command": found.command,
         "commits": sorted({str(facts.get("commit") or "unknown") for facts in origins}),

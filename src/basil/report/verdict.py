@@ -60,9 +60,9 @@ def _verdict(
     finished = own.finished and (other is None or other.finished)
     if expected.of == "reach":
         assert other is not None
-        value, words = _reach(own, other, figure)
+        value, words = _reach(own, other, figure.metric_of(panel), figure.against)
     else:
-        value, words = _accuracy(own, other, figure.metric)
+        value, words = _accuracy(own, other, figure.metric_of(panel))
     if value is None:
         # A figure that is complete and has no value never got there.
         outcome = DIFFERS if finished and expected.of == "reach" else UNFINISHED
@@ -121,16 +121,16 @@ def _per_cent(traced: Traced, metric: str) -> tuple[float, str] | None:
     return mean, f"{mean:.1f}" + (f" ± {spread:.1f}" if spread is not None else "")
 
 
-def _reach(own: Traced, other: Traced, figure: Figure) -> tuple[float | None, str]:
+def _reach(own: Traced, other: Traced, metric: str, against: str) -> tuple[float | None, str]:
     """Seed by seed; None where it never gets there."""
     ratios = []
     for mine, theirs in zip(own.runs, other.runs, strict=False):
-        goal = _course(theirs, figure)
+        goal = _course(theirs, metric, against)
         if not goal:
             return None, "nothing yet"
         best = max(accuracy for _, accuracy in goal)
         when = next(cost for cost, accuracy in goal if accuracy == best)
-        there = [cost for cost, accuracy in _course(mine, figure) if accuracy >= best]
+        there = [cost for cost, accuracy in _course(mine, metric, against) if accuracy >= best]
         if not there:
             return None, f"never: {own.label} does not get to {100 * best:.1f} %"
         if not when:
@@ -142,13 +142,13 @@ def _reach(own: Traced, other: Traced, figure: Figure) -> tuple[float | None, st
     return mean, f"{mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
 
 
-def _course(run: Run, figure: Figure) -> list[tuple[float, float]]:
+def _course(run: Run, metric: str, against: str) -> list[tuple[float, float]]:
     """(cost so far, accuracy), for each measurement."""
-    key = COST[figure.against]
+    key = COST[against]
     return [
-        (float(entry[key]), float(accuracy[figure.metric]))
+        (float(entry[key]), float(accuracy[metric]))
         for entry in run.metrics
         if key in entry
         and (accuracy := entry.get("accuracy") or {})
-        and accuracy[figure.metric] is not None
+        and accuracy[metric] is not None
     ]
