@@ -4,9 +4,11 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -149,6 +151,16 @@ def test_without_ray_it_is_said_how_to_get_it(basil, swept):
     assert "--engine ray needs Ray: pip install 'basil-fl[ray]'" in answer.err
 
 
+def test_where_no_cluster_answers_it_is_said_at_once(basil, swept):
+    pytest.importorskip("ray")
+    with socket.socket() as taken:  # a port on which nobody listens
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        answer = basil("sweep", "grid.toml", "--engine", "ray", "--address", address)
+    assert answer.code == 2
+    assert f"basil: --address {address}: no Ray cluster answers there" in answer.err
+
+
 # -- on Ray ----------------------------------------------------------------------------------
 
 MANY = (
@@ -201,16 +213,16 @@ def test_24_runs_on_ray_with_a_worker_killed_are_those_of_the_pool(basil, tiny):
     )
     try:
         deadline = time.monotonic() + 300
-        victims: list[int] = []
-        while process.poll() is None and time.monotonic() < deadline:
+        killed = False
+        while not killed:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
             finished = len(list((tiny / "ray").glob("*/summary.json")))
-            victims = workers_at_work(process.pid)
-            if finished >= 3 and victims:
-                break
+            for worker in workers_at_work(process.pid)[: int(finished >= 3)]:
+                with suppress(ProcessLookupError):  # its task may just have ended
+                    os.kill(worker, signal.SIGKILL)
+                    killed = True
             time.sleep(0.02)
-        assert finished >= 3
-        assert victims, "nobody was at work"
-        os.kill(victims[0], signal.SIGKILL)
         assert len(list((tiny / "ray").glob("*/summary.json"))) < 24
         out, err = process.communicate(timeout=300)
     finally:

@@ -4,12 +4,14 @@ Tasks keep no state and share no files, so any machine can do any of them, again
 starts a task anew when its process or its machine is lost.
 """
 
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from basil.engine.pool import LOOK, Ended
 from basil.errors import UserError
 
+PATIENCE = 10.0  # seconds
 RETRIES = 3  # after lost processes; what raises is not tried again
 P = TypeVar("P")
 R = TypeVar("R")
@@ -29,6 +31,7 @@ def on_ray(
     """
     ray = _ray()
     try:
+        _knock(address)
         ray.init(
             address=address,
             num_cpus=None if address else workers,
@@ -36,7 +39,7 @@ def on_ray(
             log_to_driver=False,
             logging_level="error",
         )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"--address {address}: no Ray cluster answers there: {error}") from error
     try:
 
@@ -52,6 +55,13 @@ def on_ray(
             watch(list(numbers.values()))
     finally:
         ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Is anybody there?  Ray itself would go on trying for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
 
 
 def _ended(ray: Any, number: int, reference: Any) -> Ended[Any]:
