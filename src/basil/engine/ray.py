@@ -33,14 +33,17 @@ def on_ray(
     try:
         _knock(address)
         ray.init(
-            address=address,
+            address=address or "local",  # without it Ray would join any cluster that it finds here
             num_cpus=None if address else workers,
             include_dashboard=None if address else False,
             log_to_driver=False,
             logging_level="error",
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"--address {address}: no Ray cluster answers there: {error}") from error
+        where = (
+            f"--address {address}: no Ray cluster answers there" if address else "Ray did not start"
+        )
+        raise UserError(f"{where}: {error}") from error
     try:
 
         @ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)  # type: ignore[untyped-decorator]
