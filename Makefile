@@ -12,7 +12,7 @@ test: $(READY)
 	$(BIN)/pytest -n 2
 
 test-all: $(READY)
-	$(BIN)/pytest -n 2 -m "slow or not slow"
+	$(BIN)/pytest -n 2 -m "not figures"
 
 lint: $(READY)
 	$(BIN)/ruff check .

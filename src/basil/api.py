@@ -1,7 +1,7 @@
 """Basil from Python: your own network, loss and data on the ring."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from basil.experiment import Experiment, Machine, Own
 from basil.experiment import resume as resume_experiment
 from basil.learning.models import Loss
 from basil.recipe import Recipe, load, parse
+from basil.record.callback import Callback
 from basil.record.run_folder import MODELS
 
 
@@ -38,6 +39,7 @@ def run(
     dataset: Dataset | None = None,
     device: str = "auto",
     deterministic: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Run a recipe (a file, a shipped name, or its content as a dict) into the folder `out`.
 
@@ -47,13 +49,14 @@ def run(
     dataset: a `basil.Dataset` of numpy arrays.
     deterministic: on a GPU, the same bits again at the price of some speed (a CPU with one thread
     always gives them).
+    callbacks: hear of the run while it goes on, see `basil.record.callback.Callback`.
 
     >>> result = basil.run("demo", out="runs/mine", model=MyNet())       # doctest: +SKIP
     """
     chosen = _recipe(recipe)
     machine = Machine(device, deterministic)
     experiment = Experiment(chosen, Own(model, loss, dataset), machine)
-    return Result(Path(out), experiment.run(Path(out)))
+    return Result(Path(out), experiment.run(Path(out), callbacks=callbacks))
 
 
 def resume(
@@ -64,10 +67,12 @@ def resume(
     dataset: Dataset | None = None,
     device: str = "auto",
     deterministic: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Go on with an interrupted run; bring the same model, loss and data that it began with."""
     own, machine = Own(model, loss, dataset), Machine(device, deterministic)
-    return Result(Path(folder), resume_experiment(Path(folder), own, machine))
+    summary = resume_experiment(Path(folder), own, machine, callbacks=callbacks)
+    return Result(Path(folder), summary)
 
 
 def load_models(folder: str | Path) -> dict[int, dict[str, Tensor]]:

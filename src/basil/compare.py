@@ -1,30 +1,29 @@
-"""Schemes × attacks × seeds: many runs side by side, in as many processes as there are cores."""
+"""Many runs side by side: schemes × attacks × seeds, or whatever cases there are.
+
+A case is a recipe with a folder of its own.  Finished ones are kept and interrupted ones go on, so
+that the same command, given again, does what is left.
+"""
 
 import itertools
 import json
-import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from basil.engine.together import together
+from basil.engine.pool import Ended, in_processes
+from basil.engine.ray import on_ray
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, Machine, choose_device, take_up
-from basil.recipe import MEASURED, Recipe, parse, to_tree, vary
+from basil.experiment import Machine, choose_device
+from basil.recipe import MEASURED, Recipe, fingerprint, parse, to_tree, vary
 from basil.record.read import read_run
-from basil.record.run_folder import CHECKPOINT, FACTS, METRICS, SUMMARY
+from basil.record.run_folder import FACTS, METRICS, SUMMARY
+from basil.worker import Finished, ready, run_away, run_tasks, unpack
 
 GPU_PROCESSES = 2  # the host is busy with one, the device is not; more get in each other's way
 AT_ONCE = 16  # cases in one process on a GPU
-Finished = tuple[dict[str, Any] | None, str | None]
-"""A summary, or the sentence that says why there is none."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,20 @@ class Outcome:
     new: bool  # False: it was there already
 
 
+@dataclass(frozen=True)
+class Workshop:
+    """Where cases are run: in `jobs` processes (0: one a core, two on a GPU), or on Ray.
+
+    log: callbacks for every run, "module:name" each; see `basil.record.callback`.
+    """
+
+    machine: Machine = field(default_factory=Machine)
+    jobs: int = 0
+    log: tuple[str, ...] = ()
+    ray: bool = False
+    address: str | None = None  # of a Ray cluster; None: one on this machine
+
+
 def cases(
     recipe: Recipe, schemes: Sequence[str], attacks: Sequence[str], seeds: Sequence[int], out: Path
 ) -> list[Case]:
@@ -68,21 +81,23 @@ def cases(
     return found
 
 
+def case_of(recipe: Recipe, out: Path) -> Case:
+    """A case in a folder named after all that its recipe says: the same recipe, the same run."""
+    name = f"{recipe.scheme.name}-{recipe.attack.name}-seed{recipe.seed}-{fingerprint(recipe)}"
+    return Case(recipe, out / name)
+
+
 def run_cases(
     todo: Sequence[Case],
-    jobs: int,
-    machine: Machine,
+    workshop: Workshop,
     watch: Callable[[Sequence[Case]], None] = lambda running: None,
 ) -> Iterator[Outcome]:
     """Run all cases; finished ones are kept, interrupted ones go on.  Yields in order of finishing.
 
-    On a CPU each process (`jobs`; 0: one a core) takes one case after the other and computes with
-    one thread, so that results are the same bit for bit however many run side by side.  On a GPU
-    each process takes its share of the cases at once: by turns they keep the device busy.
+    On a CPU each process takes one case after the other and computes with one thread, so that
+    results are the same bit for bit however many run side by side.  On a GPU each process takes its
+    share of the cases at once: by turns they keep the device busy.
     """
-    device = choose_device(machine.device)  # a wrong one is said here, not once for each process
-    on_gpu = device.type == "cuda"
-    jobs = jobs or (GPU_PROCESSES if on_gpu else os.cpu_count() or 1)
     for case in todo:
         _same_recipe(case)
     waiting = []
@@ -91,32 +106,55 @@ def run_cases(
             yield Outcome(case, read_run(case.folder).summary, None, new=False)
         else:
             waiting.append(case)
-    if not waiting:
-        return
-    context = multiprocessing.get_context("spawn")
-    processes = min(jobs, len(waiting))
-    groups = _shares(waiting, processes) if on_gpu else [[case] for case in waiting]
-    with ProcessPoolExecutor(processes, context, _ready) as pool:
-        futures: dict[Future[list[Finished]], list[Case]] = {
-            pool.submit(
-                _run, [(to_tree(case.recipe), str(case.folder)) for case in group], machine
-            ): group
-            for group in groups
-        }
-        try:
-            while futures:
-                done, _ = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
-                for future in done:
-                    for case, finished in zip(futures.pop(future), future.result(), strict=True):
-                        yield Outcome(case, *finished, new=True)
-                watch([case for f, group in futures.items() if f.running() for case in group])
-        except KeyboardInterrupt:
-            # A terminal has told the workers too; whoever stopped this process alone has not.
-            for worker in multiprocessing.active_children():
-                if worker.pid is not None:
-                    os.kill(worker.pid, signal.SIGINT)
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    if waiting:
+        yield from (_on_ray if workshop.ray else _here)(waiting, workshop, watch)
+
+
+def _here(
+    waiting: list[Case], workshop: Workshop, watch: Callable[[Sequence[Case]], None]
+) -> Iterator[Outcome]:
+    machine = workshop.machine
+    device = choose_device(machine.device)  # a wrong one is said here, not once for each process
+    on_gpu = device.type == "cuda"
+    jobs = workshop.jobs or (GPU_PROCESSES if on_gpu else os.cpu_count() or 1)
+    groups = _shares(waiting, min(jobs, len(waiting))) if on_gpu else [[c] for c in waiting]
+    tasks = [[(to_tree(case.recipe), str(case.folder)) for case in group] for group in groups]
+    work = partial(run_tasks, machine=machine, log=workshop.log)
+
+    def see(running: Sequence[int]) -> None:
+        watch([case for i in running for case in groups[i]])
+
+    ended: Ended[list[Finished]]
+    for ended in in_processes(work, tasks, jobs, ready, see):
+        group = groups[ended.number]
+        found = ended.result or [(None, ended.error)] * len(group)
+        for case, finished in zip(group, found, strict=True):
+            yield Outcome(case, *finished, new=True)
+
+
+def _on_ray(
+    waiting: list[Case], workshop: Workshop, watch: Callable[[Sequence[Case]], None]
+) -> Iterator[Outcome]:
+    work = partial(run_away, machine=workshop.machine, log=workshop.log)
+    trees = [to_tree(case.recipe) for case in waiting]
+    gpus = 1 / GPU_PROCESSES if workshop.machine.device.startswith("cuda") else 0.0
+    workers = workshop.jobs or os.cpu_count() or 1
+    ended: Ended[tuple[Finished, dict[str, bytes]]]
+    for ended in on_ray(
+        work,
+        trees,
+        workers,
+        workshop.address,
+        gpus,
+        lambda running: watch([waiting[i] for i in running][:workers]),
+    ):
+        case = waiting[ended.number]
+        if ended.result is None:
+            yield Outcome(case, None, ended.error, new=True)
+            continue
+        finished, files = ended.result
+        unpack(case.folder, files)
+        yield Outcome(case, *finished, new=True)
 
 
 def _shares(cases: list[Case], processes: int) -> list[list[Case]]:
@@ -135,57 +173,3 @@ def _same_recipe(case: Case) -> None:
             there["time"][key] = MEASURED
     if parse(there) != parse(here):
         raise UserError(f"{case.folder} holds a run with another recipe: choose another --out")
-
-
-_stopping = False
-
-
-def _ready() -> None:
-    """In each worker: one thread, and on Ctrl-C stop at the next turn with a checkpoint."""
-    torch.set_num_threads(1)
-
-    def stop(*_: object) -> None:
-        global _stopping
-        _stopping = True
-
-    signal.signal(signal.SIGINT, stop)
-
-
-def _run(cases: list[tuple[dict[str, Any], str]], machine: Machine) -> list[Finished]:
-    """Run some cases by turns; what became of each of them."""
-    finished: list[Finished] = [(None, "interrupted")] * len(cases)
-    experiments: list[tuple[Experiment | None, Path, bool]] = []
-    turns = sum(tree["ring"]["nodes"] * tree["scheme"]["rounds"] for tree, _ in cases)
-    if machine.compiled is None:  # what is compiled is compiled for all of them
-        machine = replace(machine, compiled=machine.compiles(turns, 1))
-    beside: Experiment | None = None
-    for i, (tree, folder) in enumerate(cases):
-        path = Path(folder)
-        unfinished = (path / CHECKPOINT).exists()
-        try:
-            if unfinished:
-                experiment = take_up(path, machine=machine, beside=beside)
-            else:
-                (path / FACTS).unlink(missing_ok=True)  # stopped before its first checkpoint
-                experiment = Experiment(parse(tree), None, machine, beside)
-            beside = beside or experiment
-            experiments.append((experiment, path, unfinished))
-        except UserError as error:
-            finished[i] = None, str(error)
-            experiments.append((None, path, False))
-
-    def course(i: int) -> Iterator[bool]:
-        experiment, path, unfinished = experiments[i]
-        if experiment is not None:
-            try:
-                go_on = partial(experiment.course, stop=lambda: _stopping, resume=unfinished)
-                finished[i] = (yield from go_on(path)), None
-            except UserError as error:
-                finished[i] = None, str(error)
-            except Interrupted:
-                pass
-
-    device = choose_device(machine.device)
-    for _ in together([course(i) for i in range(len(cases))], device):
-        pass
-    return finished

@@ -8,8 +8,11 @@ from importlib import import_module
 
 from basil.cli.calibrate import add_calibrate
 from basil.cli.node import add_node, add_running
+from basil.cli.options import add_jobs, add_shared, whole
 from basil.cli.peers import add_peers
 from basil.cli.plan import add_plan
+from basil.cli.reproduce import add_reproduce
+from basil.cli.sweep import add_sweep
 from basil.errors import UserError
 
 KINDS = (
@@ -41,21 +44,19 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("recipe", nargs="?", metavar="RECIPE", help="a TOML file, or a shipped name")
     run.add_argument("--resume", metavar="DIR", help="go on with the interrupted run in DIR")
     run.add_argument(
-        "--threads", type=_whole, default=1, help="CPU threads (default 1; 0: all cores)"
+        "--threads", type=whole, default=1, help="CPU threads (default 1; 0: all cores)"
     )
-    _shared(run)
+    add_shared(run)
     run.set_defaults(command="run")
 
     compare = commands.add_parser("compare", help="run schemes × attacks × seeds side by side")
     compare.add_argument("recipe", metavar="RECIPE", help="a TOML file, or a shipped name")
     compare.add_argument("--schemes", nargs="+", metavar="SCHEME", help="see basil list schemes")
     compare.add_argument("--attacks", nargs="+", metavar="ATTACK", help="see basil list attacks")
-    compare.add_argument("--seeds", nargs="+", type=_whole, metavar="SEED")
-    compare.add_argument(
-        "--jobs", type=_whole, default=0, help="processes (default: one a core; two on a GPU)"
-    )
+    compare.add_argument("--seeds", nargs="+", type=whole, metavar="SEED")
     compare.add_argument("--no-report", action="store_true", help="leave page and figures out")
-    _shared(compare)
+    add_shared(compare)
+    add_jobs(compare)
     compare.set_defaults(command="compare")
 
     report = commands.add_parser("report", help="one page and figures from run folders")
@@ -75,6 +76,8 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--json", action="store_true")
     show.set_defaults(command="show")
 
+    add_reproduce(commands)
+    add_sweep(commands)
     add_plan(commands)
     add_calibrate(commands)
     add_node(commands)
@@ -91,47 +94,10 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _shared(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "-s",
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="change one value of the recipe (may be repeated)",
-    )
-    command.add_argument("--out", metavar="DIR", help="run folder (default: under runs/)")
-    command.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    command.add_argument(
-        "--deterministic",
-        action="store_true",
-        help="on a GPU: the same bits every time, at some cost (a CPU thread always does that)",
-    )
-    command.add_argument(
-        "--compile",
-        action=argparse.BooleanOptionalAction,
-        help="on a GPU: compile the network (default: where a run is long enough for it to pay)",
-    )
-    command.add_argument(
-        "--batched",
-        action="store_true",
-        help="on a CPU: join the work of nodes that act at once (last bits may differ)",
-    )
-    command.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
-def _whole(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text}: it must be a whole number, 0 or more")
-    return number
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit codes: 0 done, 2 wrong input, 130 interrupted, 141 nobody reads on (`… | head`)."""
+    """Exit codes: 0 done, 1 some of many runs failed, 2 wrong input, 130 interrupted, 141 nobody
+    reads on (`… | head`).
+    """
     args = parser().parse_args(argv)
     try:
         # Imported late: PyTorch takes seconds, and --help should not.

@@ -15,18 +15,21 @@ import torch
 from basil import data
 from basil.attack import ATTACKS
 from basil.attack.sharing import FAULTS
-from basil.cli.progress import comparison_bar, on_terminal, run_bar
-from basil.compare import cases, run_cases
+from basil.cli.carry_out import carry_out, machine, workshop
+from basil.cli.options import logs
+from basil.cli.progress import on_terminal, run_bar
+from basil.compare import cases
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.data.sources import SOURCES
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, Machine, resume
+from basil.experiment import Experiment, Interrupted, resume
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import POOLED_SCHEMES, SCHEMES
 from basil.recipe import NO_ATTACK, Recipe, load, parse, shipped, warnings
+from basil.record.callback import named
 from basil.record.read import Run, find_runs, read_run
 from basil.record.run_folder import RECIPE
 from basil.report.compare import setting
@@ -69,12 +72,14 @@ def run(args: argparse.Namespace) -> int:
     liars = 0 if recipe.attack.name == NO_ATTACK else recipe.ring.byzantine
     members = 1 if recipe.scheme.name in POOLED_SCHEMES else recipe.ring.nodes - liars
     benign_turns = recipe.scheme.rounds * members
+    callbacks = [make() for make in map(named, logs(args))]
     try:
         with run_bar(benign_turns) as bar:
             if args.resume:
-                summary = resume(folder, machine=_machine(args), progress=bar, stop=stop)
+                summary = resume(folder, None, machine(args), bar, stop, callbacks)
             else:
-                summary = Experiment(recipe, machine=_machine(args)).run(folder, bar, stop)
+                experiment = Experiment(recipe, machine=machine(args))
+                summary = experiment.run(folder, bar, stop, callbacks=callbacks)
     except Interrupted:
         print(f"stopped; go on with: basil run --resume {folder}", file=sys.stderr)
         return STOPPED
@@ -86,13 +91,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _machine(args: argparse.Namespace) -> Machine:
-    return Machine(args.device, args.deterministic, args.compile, args.batched)
-
-
 def compare(args: argparse.Namespace) -> int:
     """basil compare RECIPE --schemes … --attacks … --seeds …"""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops it as Ctrl-C does
     recipe = load(args.recipe, args.set)
     plan = recipe.compare
     out = Path(args.out) if args.out else Path("runs") / Path(args.recipe).stem
@@ -105,19 +105,11 @@ def compare(args: argparse.Namespace) -> int:
     )
     for sentence in dict.fromkeys(s for case in todo for s in warnings(case.recipe)):
         print(f"warning: {sentence}", file=sys.stderr)
-    finished, failed = 0, []
-    try:
-        with comparison_bar(todo) as bar:
-            for outcome in run_cases(todo, args.jobs, _machine(args), bar):
-                if outcome.summary is None:
-                    failed.append(f"{outcome.case.name}: {outcome.error}")
-                else:
-                    finished += 1
-                    if not on_terminal() and not args.json:
-                        print(f"done {finished}/{len(todo)}  {outcome.case.name}", flush=True)
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
-        return STOPPED
+    failed = [
+        f"{outcome.case.name}: {outcome.error}"
+        for outcome in carry_out(todo, workshop(args), quiet=args.json)
+        if outcome.summary is None
+    ]
     if failed:
         raise UserError("; ".join(dict.fromkeys(failed)))
     runs = [read_run(case.folder) for case in todo]

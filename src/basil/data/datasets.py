@@ -47,10 +47,12 @@ CIFAR10_NAMES = (
 )
 
 
-def digits(seed: int, *, test_fraction: float = 0.2) -> Dataset:
+def digits(seed: int, *, test_fraction: float = 0.2, labels: str = "fine") -> Dataset:
     """1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn: nothing to fetch.
 
     Pixels are 0 to 16.  test_fraction: the share kept for testing, the same samples in every run.
+    labels = "coarse": learn five superclasses, 0 or 1, 2 or 3, and so on; the digits are then the
+    samples' `fine`, as the classes of `cifar100` are.
 
     Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine
     Learning Repository, 1998 (its test set); `sklearn.datasets.load_digits`.
@@ -59,6 +61,10 @@ def digits(seed: int, *, test_fraction: float = 0.2) -> Dataset:
         raise UserError(
             f"test_fraction = {test_fraction}: a share between 0 and 1 is kept for testing, "
             "such as 0.2"
+        )
+    if labels not in ("coarse", "fine"):
+        raise UserError(
+            f"labels = {labels!r}: digits has 'fine' (10 digits) and 'coarse' (5 pairs of them)"
         )
     try:
         from sklearn.datasets import load_digits
@@ -73,12 +79,14 @@ def digits(seed: int, *, test_fraction: float = 0.2) -> Dataset:
     order = rng.stream(0, "digits", "split").permutation(len(y))
     held_out = min(max(1, round(len(y) * test_fraction)), len(y) - 1)
     test, train = order[:held_out], order[held_out:]
+    coarse = labels == "coarse"
+    pairs = tuple(f"{digit} or {digit + 1}" for digit in range(0, 10, 2))
     return Dataset(
         name="digits",
-        train=Samples(x[train], y[train]),
-        test=Samples(x[test], y[test]),
-        classes=10,
-        class_names=DIGIT_NAMES,
+        train=Samples(x[train], y[train] // 2, y[train]) if coarse else Samples(x[train], y[train]),
+        test=Samples(x[test], y[test] // 2, y[test]) if coarse else Samples(x[test], y[test]),
+        classes=5 if coarse else 10,
+        class_names=pairs if coarse else DIGIT_NAMES,
         mean=(float(x[train].mean()),),
         std=(float(x[train].std()),),
     )

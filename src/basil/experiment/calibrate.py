@@ -44,6 +44,19 @@ class Calibration:
     def times(self) -> Times:
         return Times(self.forward, self.step, self.distance, self.average)
 
+    @property
+    def ubar_over_basil(self) -> float:
+        """A node's computing time in a round of UBAR over that of Basil, with S models each."""
+        S = self.connectivity
+        basil = S * self.forward + self.step
+        ubar = self.times.scored(S) * self.forward + S * self.distance + self.average + self.step
+        return ubar / basil
+
+    @property
+    def step_over_forward(self) -> float:
+        """One SGD step over one evaluation."""
+        return self.step / self.forward
+
 
 def calibrate(model: str, batch: int, connectivity: int, device: str = "auto") -> Calibration:
     """Measure one of the paper's networks on random pixels: only time is asked for."""

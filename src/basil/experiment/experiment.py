@@ -1,6 +1,6 @@
 """The one place where a recipe meets code: assemble the nodes, run them, record the outcome."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,10 @@ from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.protocol.rules import RULES, Rule
 from basil.protocol.schemes import SCHEMES
-from basil.recipe import Recipe, parse, to_toml
+from basil.recipe import Recipe, parse, to_toml, to_tree
 from basil.recipe.schema import away_in
 from basil.record import checkpoint, run_folder
+from basil.record.callback import Callback
 from basil.record.read import read_run
 from basil.record.recorder import Progress, Recorder
 
@@ -281,9 +282,10 @@ class Experiment:
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
         resume: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> dict[str, Any]:
         """Simulate, into a new run folder or on from a checkpoint.  Returns the summary."""
-        course = self.course(folder, progress, stop, resume)
+        course = self.course(folder, progress, stop, resume, callbacks)
         with unhurried_collector():
             while True:
                 try:
@@ -298,9 +300,10 @@ class Experiment:
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
         resume: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> Generator[bool, None, dict[str, Any]]:
         """The same, instant by instant: so that several runs can share a device."""
-        recorder = self.recorder(folder, progress, stop)
+        recorder = self.recorder(folder, progress, stop, callbacks=callbacks)
         simulator = self.simulator(recorder)
         if resume:
             saved = checkpoint.load(folder / run_folder.CHECKPOINT, self.device)
@@ -310,6 +313,8 @@ class Experiment:
             run_folder.create(folder, to_toml(self.recipe), self.facts())
             if self.shared is not None:
                 self.shared.write(folder)
+        for callback in callbacks:
+            callback.begin(folder, to_tree(self.recipe), recorder.round)
         with recorder:
             for going_on in simulator.instants():
                 if not going_on:
@@ -319,6 +324,8 @@ class Experiment:
         shared = {} if self.shared is None else {"sharing": self.shared.facts()}
         summary = self.conclude(folder, recorder, simulator.done, shared)
         (folder / run_folder.CHECKPOINT).unlink(missing_ok=True)
+        for callback in callbacks:
+            callback.end(summary)
         return summary
 
     def conclude(
@@ -338,6 +345,7 @@ class Experiment:
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
         expected: Callable[[int], int] | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> Recorder:
         """Who writes down what the nodes of this cast report; `expected`: how many in a round."""
         recipe, cast = self.recipe, self.cast
@@ -356,6 +364,7 @@ class Experiment:
             checkpoint_seconds=recipe.record.checkpoint,
             progress=progress,
             stop=stop,
+            callbacks=callbacks,
         )
 
 
@@ -385,6 +394,8 @@ def resume(
     machine: Machine | None = None,
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Take up an interrupted run where its last checkpoint left it."""
-    return take_up(folder, own, machine).run(folder, progress, stop, resume=True)
+    experiment = take_up(folder, own, machine)
+    return experiment.run(folder, progress, stop, resume=True, callbacks=callbacks)

@@ -1,32 +1,32 @@
 """From TOML to a checked `Recipe`."""
 
-import json
-import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from basil.attack import ATTACKS
 from basil.attack import options_of as attack_options
 from basil.errors import UserError
 from basil.recipe.check import check
 from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Event, Recipe
+from basil.recipe.values import known_keys, typed
 from basil.table import nearest
+
+PLANS = ("figure", "sweep")  # what else a file may hold: see `recipe.figure`, `recipe.sweep`
 
 
 def parse(tree: Mapping[str, Any], source: str = "recipe") -> Recipe:
     """A recipe from a tree of TOML values, checked."""
-    _known_keys(tree, {"seed": 0, **SECTIONS}, source)
+    known_keys(tree, {"seed": 0, **SECTIONS}, source)
     sections = {}
     for name, kind in SECTIONS.items():
         values = tree.get(name, {})
         if not isinstance(values, Mapping):
             raise UserError(f"{name} must be a section: [{name}] ({source})")
         sections[name] = _section(name, kind, values, f"{source}, [{name}]")
-    seed = _typed(tree.get("seed", 0), int, "seed", source)
+    seed = typed(tree.get("seed", 0), int, "seed", source)
     recipe = Recipe(seed=seed, **sections)
     check(recipe, source)
     return recipe
@@ -34,20 +34,31 @@ def parse(tree: Mapping[str, Any], source: str = "recipe") -> Recipe:
 
 def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     """A recipe from a file (or the name of one that ships with Basil), with `section.key=value`."""
+    overrides = list(overrides)
     file = find(path)
+    tree = read_tree(file)
+    for plan in PLANS:  # of many runs: this is about one
+        tree.pop(plan, None)
+    change(tree, overrides)
+    return parse(tree, f"{file.name} with -s" if overrides else file.name)
+
+
+def read_tree(file: Path) -> dict[str, Any]:
+    """The values in a TOML file."""
     try:
-        tree = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{file} is not valid TOML: {error}") from error
-    source = file.name
+
+
+def change(tree: dict[str, Any], overrides: Iterable[str]) -> None:
+    """Set each `section.key=value` in a tree."""
     # Names first: an option that is set beside a new name belongs to that.
     for override in sorted(overrides, key=lambda text: _place(text) not in NAMES):
         if _place(override) in NAMES:
             switch(tree, override)
         else:
             apply(tree, override)
-        source = f"{file.name} with -s"
-    return parse(tree, source)
 
 
 def shipped() -> dict[str, Path]:
@@ -143,22 +154,22 @@ def _section(name: str, kind: type[Any], values: Mapping[str, Any], source: str)
     hints.pop("options", None)
     for key, _ in OPTION_TABLES.get(name, []):
         if key in values:
-            _typed(values[key], str, key, source)
+            typed(values[key], str, key, source)
     try:
         options = options_of(name, values)
     except UserError as error:
         raise UserError(f"{error} ({source})") from error
-    _known_keys(values, {**hints, **options}, source)
+    known_keys(values, {**hints, **options}, source)
     given = {k: v for k, v in values.items() if k in hints}
     if "events" in given:
         given["events"] = _events(given["events"], source)
         hints.pop("events")
     for key, value in given.items():
         if key in hints:
-            given[key] = _typed(value, hints[key], key, source)
+            given[key] = typed(value, hints[key], key, source)
     if "options" in (f.name for f in fields(kind)):
         given["options"] = {
-            key: _typed(values.get(key, default), type(default), key, source)
+            key: typed(values.get(key, default), type(default), key, source)
             for key, default in options.items()
         }
     return kind(**given)
@@ -172,37 +183,11 @@ def _events(rows: Any, source: str) -> tuple[Event, ...]:
     hints = get_type_hints(Event)
     events = []
     for row in rows:
-        _known_keys(row, hints, source)
+        known_keys(row, hints, source)
         for key in ("node", "leaves"):
             if key not in row:
                 raise UserError(f"events: {key} is missing in {dict(row)} ({source})")
         events.append(
-            Event(**{k: _typed(v, hints[k], f"events.{k}", source) for k, v in row.items()})
+            Event(**{k: typed(v, hints[k], f"events.{k}", source) for k, v in row.items()})
         )
     return tuple(events)
-
-
-def _known_keys(values: Mapping[str, Any], known: Mapping[str, Any], source: str) -> None:
-    for key in values:
-        if key not in known:
-            raise UserError(f"unknown key {key!r}: {nearest(key, known)} ({source})")
-
-
-def _typed(value: Any, kind: Any, key: str, source: str) -> Any:
-    """The value, if it has the type; whole numbers do for real ones, lists for tuples."""
-    if get_origin(kind) is tuple:
-        if not isinstance(value, list | tuple):
-            raise UserError(
-                f"{key} = {json.dumps(value, default=str)}: it must be a list ({source})"
-            )
-        return tuple(_typed(item, get_args(kind)[0], key, source) for item in value)
-    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    if float in kinds and type(value) is int:
-        return float(value)
-    if not any(type(value) is k for k in kinds):
-        words = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
-        wanted = " or ".join(words[k] for k in kinds if k in words)
-        raise UserError(f"{key} = {json.dumps(value, default=str)}: it must be {wanted} ({source})")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{key} = {value}: it must be a finite number ({source})")
-    return value

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from basil.learning.promises import Promise, Selection
 from basil.protocol.calendar import RING
 from basil.protocol.requests import Record
 from basil.record import checkpoint
+from basil.record.callback import Callback
 from basil.record.evaluate import evaluate
 from basil.record.run_folder import CHECKPOINT, JOINS, METRICS, SELECTIONS
 from basil.topology import Ring
@@ -80,6 +81,7 @@ class Recorder:
         checkpoint_seconds: float,
         progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] = lambda: False,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.folder = folder
         self.ring_of = ring_of
@@ -94,6 +96,7 @@ class Recorder:
         self.checkpoint_seconds = checkpoint_seconds
         self.progress = progress
         self.stop = stop
+        self.callbacks = callbacks
         self.models: dict[int, Tensor] = {
             node: compute.initial for node in nodes if node not in byzantine
         }
@@ -219,6 +222,8 @@ class Recorder:
         }
         self._metrics.write(json.dumps(self.last) + "\n")
         self._metrics.flush()
+        for callback in self.callbacks:
+            callback.measured(self.last)
 
     def end_rounds(self, engine: Engine) -> None:
         """Close the rounds that all have reported who take part."""

@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING, Any
 from basil.report.table import as_text, results_table
 
 if TYPE_CHECKING:
+    from basil.report.curves import accuracy_figure, success_figure
     from basil.report.heatmap import heatmap_figure
     from basil.report.page import ReportPaths, write_report
-    from basil.report.plots import (
-        accuracy_figure,
-        distance_figure,
-        ring_figure,
-        save,
-        success_figure,
-    )
+    from basil.report.plots import distance_figure, ring_figure, save
 
 __all__ = [
     "ReportPaths",
@@ -36,12 +31,12 @@ __all__ = [
 _DRAWS = {
     "ReportPaths": "basil.report.page",
     "write_report": "basil.report.page",
-    "accuracy_figure": "basil.report.plots",
+    "accuracy_figure": "basil.report.curves",
     "distance_figure": "basil.report.plots",
     "heatmap_figure": "basil.report.heatmap",
     "ring_figure": "basil.report.plots",
     "save": "basil.report.plots",
-    "success_figure": "basil.report.plots",
+    "success_figure": "basil.report.curves",
 }
 
 

@@ -22,15 +22,9 @@ from basil.report.compare import (
     setting,
     title,
 )
+from basil.report.curves import accuracy_figure, success_figure
 from basil.report.heatmap import heatmap_figure
-from basil.report.plots import (
-    Figure,
-    accuracy_figure,
-    distance_figure,
-    ring_figure,
-    save,
-    success_figure,
-)
+from basil.report.plots import Figure, distance_figure, ring_figure, save
 from basil.report.table import MISSING, NAMES, header, result_rows
 
 PAGE = "report.html"
@@ -83,7 +77,7 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
         owners = figures.add("anonymity", anonymity_figure(runs), "Possible owners of a sample")
     except UserError:  # nothing was shared
         owners = None
-    text = _template().render(
+    text = template("page.html.j2").render(
         headline=_headline(found),
         settings=_common_settings(runs),
         unfinished=sum(not run.finished for run in runs),
@@ -137,7 +131,7 @@ def inline(svg: str, name: str, says: str) -> Markup:
     return Markup(f'{opening} role="img" aria-label="{escape(says)}">{rest}')
 
 
-def _template() -> Any:
+def template(name: str) -> Any:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -145,7 +139,7 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _headline(found: list[Case]) -> str:

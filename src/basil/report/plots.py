@@ -1,12 +1,10 @@
-"""The figures: accuracy over rounds, who chose whose model, and how far back it came from.
+"""How figures look; and two of them: who chose whose model, and how far back it came from.
 
 Nothing here touches pyplot, so drawing leaves no figure open and no setting changed.  Colours are
 those of Okabe and Ito, which stay distinct for colour-blind readers; shape or line style always
 says the same thing as colour.
 """
 
-import textwrap
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +20,13 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from basil.errors import UserError
 from basil.record.read import OWN, Run
-from basil.report.compare import Case, cases, group, setting
+from basil.report.compare import setting
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#AA4499"
 ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#222222"
 INK, FAINT, GRID = "#333333", "#6B7280", "#E5E7EB"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
-# Lengths without common divisor: 7 × 8 × 5 lines before a combination returns.
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
-
-CHANCE: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": ":"}
 
 # Any: newer matplotlibs spell the keys out in their types, older ones take strings.
 STYLE: Any = {
@@ -70,8 +62,6 @@ STYLE: Any = {
     "text.parse_math": False,
 }
 
-PANELS_IN_ROW = 4
-MARKS_ON_LINE = 8
 # Above this, chords are a grey disc and an SVG of many megabytes: the commonest are kept.
 MOST_CHORDS = 3000
 CHORD_LEVELS = 6
@@ -79,78 +69,6 @@ MOST_LABELS = 40
 # The very first turn has nothing to choose from; that alone is not worth a bar.
 THINNEST_BAR = 0.005
 ROUND_STEPS = [1, 2, 5, 10]
-# What curves are drawn against: the key in metrics.jsonl, its unit, the axis' name.
-AXES = {
-    "rounds": ("round", 1.0, "round"),
-    "megabytes": ("bytes", 1e-6, "MB sent, all nodes together"),
-    "seconds": ("virtual_seconds", 1.0, "virtual seconds"),
-}
-
-
-@mpl.rc_context(STYLE)
-def accuracy_figure(runs: Iterable[Run], metric: str = "worst", against: str = "rounds") -> Figure:
-    """Test accuracy over rounds, a panel for each attack and a line for each scheme (Fig. 4).
-
-    `against` is one of AXES: a round of one scheme may cost ten times a round of another.
-
-    Runs that differ in the seed alone make one line: their mean, in a band of one standard
-    deviation.  Where no run has an accuracy (regression), the loss is drawn.
-    """
-    found = cases(runs)
-    quantity = "accuracy" if any(_has(case, "accuracy", metric) for case in found) else "loss"
-    drawn = [case for case in found if _has(case, quantity, metric)]
-    if not drawn:
-        raise UserError(f"no run has measured its {metric} accuracy or loss yet: nothing to plot")
-    whose = "worst benign node" if metric == "worst" else f"{metric} of benign nodes"
-    return _curves(drawn, quantity, metric, f"test {quantity} ({whose})", against)
-
-
-@mpl.rc_context(STYLE)
-def success_figure(runs: Iterable[Run], against: str = "rounds") -> Figure:
-    """The success of backdoors over rounds, on the benign node where it is highest."""
-    drawn = [case for case in cases(runs) if _has(case, "attack_success", "worst")]
-    if not drawn:
-        raise UserError("no run has measured the success of an attack: nothing to plot")
-    says = "attack success (worst benign node)"
-    return _curves(drawn, "attack_success", "worst", says, against)
-
-
-def _curves(drawn: list[Case], quantity: str, metric: str, says: str, against: str) -> Figure:
-    panels = group(drawn, lambda case: case.attack)
-    styles = {label: place for place, label in enumerate(_labels(drawn))}
-    columns = min(len(panels), PANELS_IN_ROW)
-    rows = -(-len(panels) // columns)
-    width = 5.4 if columns == 1 else 0.6 + 2.55 * columns
-    figure = Figure(figsize=(width, 0.55 + (3.2 if columns == 1 else 2.75) * rows))
-    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08, wspace=0.03)
-    grid = figure.subplots(rows, columns, sharey=True, sharex=rows > 1, squeeze=False).ravel()
-    for axes in grid[len(panels) :]:
-        axes.remove()
-    chance = False
-    for place, (axes, (attack, members)) in enumerate(zip(grid, panels.items(), strict=False)):
-        axes.set_title(textwrap.fill(attack, 30))
-        for case in members:
-            _curve(axes, case, quantity, metric, against, styles[case.label], len(styles))
-        if quantity == "accuracy":
-            chance |= _chance(axes, members)
-        if quantity != "loss":
-            axes.set_ylim(bottom=0)
-            axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0, symbol=" %"))
-        axes.margins(x=0.02)
-        whole = against == "rounds"
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=whole, steps=ROUND_STEPS))
-        # With a full row below, only the lowest panel of a column names the axis.
-        if place + columns >= len(panels):
-            axes.set_xlabel(AXES[against][2])
-            axes.tick_params(labelbottom=True)
-    figure.supylabel(says, fontsize=9, color=INK)
-    handles = [_handle(label, place) for label, place in styles.items()]
-    if chance:
-        handles.append(Line2D([], [], label="chance", **CHANCE))
-    widest = max(len(label) for label in styles)
-    across = max(1, min(len(handles), int(width / (0.7 + 0.075 * widest))))
-    figure.legend(handles=handles, loc="outside lower center", ncols=across, handlelength=3.2)
-    return figure
 
 
 @mpl.rc_context(STYLE)
@@ -249,87 +167,6 @@ def save(figure: Figure, path: Path) -> tuple[Path, Path]:
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         FigureCanvasSVG(figure).print_figure(svg, metadata=nothing)
     return png, svg
-
-
-def _has(case: Case, quantity: str, metric: str) -> bool:
-    return any(_series(run, quantity, metric) for run in case.runs)
-
-
-def _series(run: Run, quantity: str, metric: str) -> dict[int, float]:
-    found = {}
-    for entry in run.metrics:
-        value = (entry.get(quantity) or {}).get(metric)
-        if value is not None:
-            found[entry["round"]] = float(value)
-    return found
-
-
-def _labels(found: list[Case]) -> list[str]:
-    """Basil first, then by name, so that a scheme's colour does not depend on the attacks."""
-    labels = sorted({case.label for case in found})
-    return sorted(labels, key=lambda label: not label.startswith("Basil"))
-
-
-def _look(place: int) -> dict[str, Any]:
-    return {
-        "color": COLOURS[place % len(COLOURS)],
-        "marker": MARKERS[place % len(MARKERS)],
-        "linestyle": DASHES[place % len(DASHES)],
-        "linewidth": 1.6,
-        "markersize": 5,
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.6,
-    }
-
-
-def _handle(label: str, place: int) -> Line2D:
-    return Line2D([], [], label=label, **_look(place))
-
-
-def _curve(
-    axes: Axes, case: Case, quantity: str, metric: str, against: str, place: int, of: int
-) -> None:
-    measured = [run for run in case.runs if _series(run, quantity, metric)]
-    series = [_series(run, quantity, metric) for run in measured]
-    # A mean over fewer seeds than before would make a jump that no run made.
-    rounds = sorted(set.intersection(*(set(each) for each in series)))
-    values = np.array([[each[r] for r in rounds] for each in series])
-    values[~np.isfinite(values)] = np.nan
-    mean = values.mean(axis=0)
-    across = _costs(measured, against, rounds)
-    if len(series) > 1:
-        spread = values.std(axis=0, ddof=1)
-        colour = COLOURS[place % len(COLOURS)]
-        axes.fill_between(
-            across, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0
-        )
-    # Markers of different lines are set off from each other, so that none hides another.
-    every = max(1, len(rounds) // MARKS_ON_LINE)
-    # Basil, the first, lies on top.
-    axes.plot(
-        across, mean, markevery=(place * every // of, every), zorder=3 - place / of, **_look(place)
-    )
-
-
-def _costs(runs: list[Run], against: str, rounds: list[int]) -> list[float]:
-    """What it had cost, on average over the seeds, to get to the end of each of these rounds."""
-    key, unit, _ = AXES[against]
-    found = []
-    for run in runs:
-        spent = {entry["round"]: unit * entry[key] for entry in run.metrics if key in entry}
-        if not spent.keys() >= set(rounds):
-            raise UserError(f"{run.folder} does not say how many {against} its rounds took")
-        found.append([spent[r] for r in rounds])
-    return [float(x) for x in np.mean(found, axis=0)]
-
-
-def _chance(axes: Axes, members: list[Case]) -> bool:
-    """What guessing would reach, where the runs say how many classes there are."""
-    said = {setting(run, "classes") for case in members for run in case.runs}
-    classes = {count for count in said if isinstance(count, int) and count > 1}
-    for count in classes:
-        axes.axhline(1 / count, zorder=1, **CHANCE)
-    return bool(classes)
 
 
 def _chosen_pairs(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:

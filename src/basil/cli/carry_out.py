@@ -1,0 +1,45 @@
+"""Runs many cases for a command: progress on a terminal, a line for each elsewhere."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from basil.cli.options import logs
+from basil.cli.progress import comparison_bar, on_terminal
+from basil.compare import Case, Outcome, Workshop, run_cases
+from basil.experiment import Machine
+from basil.record.callback import named
+
+
+def machine(args: argparse.Namespace) -> Machine:
+    return Machine(args.device, args.deterministic, args.compile, args.batched)
+
+
+def workshop(args: argparse.Namespace) -> Workshop:
+    """Where the options say that cases are to be run."""
+    for name in logs(args):
+        named(name)()  # one that cannot be made is said once, before anything runs
+    ray = getattr(args, "engine", "pool") == "ray"
+    return Workshop(machine(args), args.jobs, logs(args), ray, getattr(args, "address", None))
+
+
+def carry_out(todo: Sequence[Case], where: Workshop, quiet: bool = False) -> list[Outcome]:
+    """Run all; what became of each, in their order.
+
+    Ctrl-C and SIGTERM stop the runs with a checkpoint, and say that the same command goes on.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    outcomes: dict[Path, Outcome] = {}
+    try:
+        with comparison_bar(todo) as bar:
+            for outcome in run_cases(todo, where, bar):
+                outcomes[outcome.case.folder] = outcome
+                if outcome.new and not on_terminal() and not quiet:
+                    what = "done" if outcome.summary is not None else "FAILED"
+                    print(f"{what} {len(outcomes)}/{len(todo)}  {outcome.case.name}", flush=True)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        raise
+    return [outcomes[case.folder] for case in todo]

@@ -1,0 +1,130 @@
+"""basil reproduce: the paper's figures, run again."""
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from basil.cli.options import add_jobs, add_shared, whole
+from basil.errors import UserError
+
+
+def add_reproduce(commands: Any) -> None:
+    """The options of `basil reproduce`."""
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="run a figure of the paper again, and say whether it agrees",
+        description="Runs what a figure or table of the paper shows, draws it in the paper's layout"
+        " and holds it against what the paper says. The same command, given again, goes on where"
+        " it was stopped.",
+    )
+    reproduce.add_argument("figures", nargs="*", metavar="FIGURE", help="fig4, table3, … or a file")
+    reproduce.add_argument("--all", action="store_true", help="every figure and table")
+    reproduce.add_argument("--list", action="store_true", help="which there are")
+    reproduce.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer nodes and rounds, on data that comes with Basil: minutes on 2 cores",
+    )
+    reproduce.add_argument("--seeds", type=whole, default=1, help="how many (default 1)")
+    reproduce.add_argument(
+        "--draw-only",
+        action="store_true",
+        help="run nothing: figures and verdicts from the runs that are there",
+    )
+    reproduce.add_argument(
+        "--publish", metavar="DIR", help="write tables, figures and verdicts to DIR as well"
+    )
+    add_shared(reproduce)
+    add_jobs(reproduce)
+    reproduce.set_defaults(command="reproduce", home="basil.cli.reproduce")
+
+
+def reproduce(args: argparse.Namespace) -> int:
+    """basil reproduce FIGURE … | --all | --list"""
+    from basil.cli.carry_out import carry_out, workshop
+    from basil.recipe.figure import figures, load_figure
+    from basil.report.reproduction import can_draw, write_reproduction
+    from basil.report.reproductions import write_set
+    from basil.reproduce import lacking_data, plan_figure, reproduction
+
+    if args.list:
+        return _list(args.json)
+    names = list(figures()) if args.all else args.figures
+    if not names:
+        raise UserError("which figure? e.g. basil reproduce fig4 --quick; --list shows them all")
+    if args.seeds < 1:
+        raise UserError(f"--seeds {args.seeds}: it must be 1 or more")
+    out = Path(args.out or ("runs/paper-quick" if args.quick else "runs/paper"))
+    where = workshop(args)
+    plans = [
+        plan_figure(load_figure(name), args.seeds, out, args.quick, args.set) for name in names
+    ]
+    lacking = {} if args.draw_only else {p.figure.name: lacking_data(p) for p in plans}
+    if any(lacking.values()) and not args.all:
+        raise UserError("; ".join(filter(None, lacking.values())))
+    failed, everything = [s for s in lacking.values() if s], []
+    for plan in plans:
+        if lacking.get(plan.figure.name):
+            continue
+        if not args.draw_only:
+            failed += [
+                f"{outcome.case.name}: {outcome.error}"
+                for outcome in carry_out(plan.cases, where, quiet=args.json)
+                if outcome.summary is None
+            ]
+        found = reproduction(plan, _command(args, plan.figure.name))
+        folder = write_reproduction(found, out)
+        everything.append((found, folder))
+        if args.publish:
+            write_reproduction(found, Path(args.publish))
+        if not args.json:
+            _say(found, folder)
+    pages = write_set(out) if everything else []
+    if args.publish and everything:
+        pages += write_set(Path(args.publish), html=False)
+    if args.json:
+        print(json.dumps({f.figure.name: [v.as_dict() for v in f.verdicts] for f, _ in everything}))
+    else:
+        print("\n".join(f"page    {page}" for page in pages))
+    if not can_draw():
+        print(
+            "no figure was drawn: matplotlib is not installed here; copy"
+            f" {out} to a machine that has it and add --draw-only",
+            file=sys.stderr,
+        )
+    for sentence in failed:
+        print(f"basil: {sentence}", file=sys.stderr)
+    return 2 if any(lacking.values()) else int(bool(failed))
+
+
+def _say(found: Any, folder: Path) -> None:
+    print(f"\n{found.figure.name}: {found.figure.title} ({found.size})")
+    for verdict in found.verdicts:
+        print(f"  {verdict}")
+        if verdict.note and verdict.outcome != "agrees":
+            print(f"      {verdict.note}")
+    print(f"  {folder}", flush=True)
+
+
+def _list(as_json: bool) -> int:
+    from basil.recipe.figure import figures, load_figure
+
+    titles = {name: load_figure(name).title for name in figures()}
+    if as_json:
+        print(json.dumps(titles))
+    else:
+        width = max(map(len, titles), default=0)
+        print("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
+    return 0
+
+
+def _command(args: argparse.Namespace, name: str) -> str:
+    """What to type to get this figure again."""
+    words = ["basil", "reproduce", name]
+    words += ["--quick"] if args.quick else []
+    words += ["--seeds", str(args.seeds)] if args.seeds > 1 else []
+    words += [word for change in args.set for word in ("-s", change)]
+    return shlex.join(words)

@@ -1,0 +1,59 @@
+"""basil sweep: many recipes, one table."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from basil.cli.options import add_jobs, add_shared
+from basil.errors import UserError
+
+
+def add_sweep(commands: Any) -> None:
+    """The options of `basil sweep`."""
+    sweep = commands.add_parser(
+        "sweep",
+        help="run a grid, or random draws, over any keys of a recipe × seeds",
+        description="Runs every combination that SWEEP.toml asks for, and writes one table. A run"
+        " is known by its recipe: given again, the command does what is left, and what was finished"
+        " is never repeated.",
+    )
+    sweep.add_argument("sweep", metavar="SWEEP.toml")
+    sweep.add_argument(
+        "--engine", choices=("pool", "ray"), default="pool", help="processes (default), or Ray"
+    )
+    sweep.add_argument("--address", help="of a Ray cluster (default: a local one)")
+    add_shared(sweep)
+    add_jobs(sweep)
+    sweep.set_defaults(command="sweep", home="basil.cli.sweep")
+
+
+def sweep(args: argparse.Namespace) -> int:
+    """basil sweep SWEEP.toml [--engine pool|ray]"""
+    from basil.cli.carry_out import carry_out, workshop
+    from basil.recipe.sweep import load_sweep
+    from basil.sweep import sweep_cases, tidy, write_table
+
+    if args.address and args.engine != "ray":
+        raise UserError(f"--address {args.address}: it goes with --engine ray")
+    out = Path(args.out) if args.out else Path("runs") / Path(args.sweep).stem
+    points = load_sweep(args.sweep, args.set)
+    todo = sweep_cases(points, out)
+    outcomes = carry_out(todo, workshop(args), quiet=args.json)
+    rows = tidy(points, outcomes, out)
+    tables = write_table(rows, out)
+    new, failed = sum(outcome.new for outcome in outcomes), [row for row in rows if row["error"]]
+    for row in failed:
+        print(f"failed: {row['run'] or 'no run'}: {row['error']}", file=sys.stderr)
+    if args.json:
+        print(json.dumps(rows))
+        return int(bool(failed))
+    done = sum(outcome.summary is not None for outcome in outcomes)
+    if new:
+        print(f"{done} of {len(rows)} runs are finished, {new} of them new")
+    else:
+        these = f"{done} runs" if done == len(rows) else f"{done} runs that can be"
+        print(f"nothing to do: all {these} were finished already")
+    print("\n".join(f"table  {table}" for table in tables))
+    return int(bool(failed))

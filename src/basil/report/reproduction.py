@@ -1,0 +1,200 @@
+"""A figure of the paper, reproduced: a folder with picture, curves, verdicts, and where from.
+
+    fig4/README.md            claim, picture, verdicts, table, commit, machine, command
+    fig4/figure.png, .svg     in the paper's layout
+    fig4/curves.csv           every measurement: mean and standard deviation over seeds
+    fig4/reproduction.json    the same for programs, and for the page of all figures
+
+Where matplotlib is absent the picture is left out; it can be drawn later, from the run folders.
+"""
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from basil.recipe.figure import Figure
+from basil.record.run_folder import write_json
+from basil.report.compare import Case
+from basil.report.table import mean_and_spread
+from basil.report.verdict import Traced, Verdict
+
+FACTS, README, CURVES, PICTURE = "reproduction.json", "README.md", "curves.csv", "figure"
+METRICS = ("worst", "mean")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    figure: Figure
+    command: str
+    quick: bool
+    setting: str  # data, nodes, rounds
+    traced: tuple[Traced, ...]
+    verdicts: tuple[Verdict, ...]
+    here: dict[str, Any]  # commit and machine, for what is computed without a run
+
+    @property
+    def size(self) -> str:
+        if not self.traced:
+            return "computed"
+        seeds = max(each.seeds for each in self.traced)
+        size = "quick" if self.quick else "full"
+        return f"{size} size: {self.setting}, {seeds} seed{'s' * (seeds > 1)}"
+
+
+def can_draw() -> bool:
+    return find_spec("matplotlib") is not None
+
+
+def write_reproduction(found: Reproduction, out: Path) -> Path:
+    """Write out/fig4 and return it."""
+    folder = out / found.figure.name
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = can_draw() and any(run.metrics for each in found.traced for run in each.runs)
+    if picture:
+        _draw(found, folder)
+    if found.traced:
+        (folder / CURVES).write_text(_curves(found), encoding="utf-8")
+    facts = _facts(found)
+    write_json(folder / FACTS, facts)
+    (folder / README).write_text(_readme(facts, (folder / f"{PICTURE}.png").exists()), "utf-8")
+    return folder
+
+
+def _draw(found: Reproduction, folder: Path) -> None:
+    from basil.report.curves import panels_figure
+    from basil.report.plots import save
+
+    figure = found.figure
+    titles = {
+        letter: f"({letter}) {panel.title}" if len(figure.panels) > 1 else panel.title
+        for letter, panel in figure.panels.items()
+    }
+    cases = [
+        Case(each.label, titles[each.panel], each.runs, each.finished)
+        for each in found.traced
+        if each.runs
+    ]
+    metrics = {title: figure.metric_of(letter) for letter, title in titles.items()}
+    picture = panels_figure(cases, metrics, figure.against, figure.columns)
+    save(picture, folder / PICTURE)
+
+
+def _curves(found: Reproduction) -> str:
+    """Tidy: a row for each curve and measured round, in per cent."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    names = [f"{m}_{what}" for m in METRICS for what in ("mean", "std")]
+    rows.writerow(["panel", "curve", "label", "round", "seeds", *names, "virtual_seconds", "bytes"])
+    for each in found.traced:
+        by_round: dict[int, list[dict[str, Any]]] = {}
+        for run in each.runs:
+            for entry in run.metrics:
+                by_round.setdefault(entry["round"], []).append(entry)
+        for k, entries in sorted(by_round.items()):
+            cells = [cell for metric in METRICS for cell in _cells(entries, metric)]
+            costs = [
+                f"{mean_and_spread([float(e.get(key) or 0) for e in entries])[0]:.6g}"
+                for key in ("virtual_seconds", "bytes")
+            ]
+            rows.writerow([each.panel, each.curve, each.label, k, len(entries), *cells, *costs])
+    return text.getvalue()
+
+
+def _cells(entries: list[dict[str, Any]], metric: str) -> tuple[str, str]:
+    values = [(entry.get("accuracy") or {}).get(metric) for entry in entries]
+    known = [100 * float(value) for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return "", ""
+    mean, spread = mean_and_spread(known)
+    return f"{mean:.2f}", "" if spread is None else f"{spread:.2f}"
+
+
+def _facts(found: Reproduction) -> dict[str, Any]:
+    figure, runs = found.figure, [run for each in found.traced for run in each.runs]
+    titles = {letter: panel.title for letter, panel in figure.panels.items()}
+    origins = [run.facts for run in runs] + ([found.here] if figure.number else [])
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "claim": figure.claim,
+        "note": figure.note,
+        "size": found.size,
+        "command": found.command,
+        "commits": sorted({str(facts.get("commit") or "unknown") for facts in origins}),
+        "machines": sorted({_machine(facts) for facts in origins}),
+        "seconds": round(sum((run.summary or {}).get("seconds", 0) for run in runs), 1),
+        "results": [
+            {
+                "panel": each.panel,
+                "title": titles[each.panel],
+                "curve": each.label,
+                "round": max((e["round"] for run in each.runs for e in run.metrics), default=0),
+                "rounds": each.rounds,
+                "seeds": len(each.runs),
+                **{metric: _last(each, metric) for metric in METRICS},
+            }
+            for each in found.traced
+        ],
+        "verdicts": [verdict.as_dict() for verdict in found.verdicts],
+    }
+
+
+def _machine(facts: dict[str, Any]) -> str:
+    torch = (facts.get("versions") or {}).get("torch", "?")
+    return f"{facts.get('machine', '?')} ({facts.get('device', '?')}), torch {torch}"
+
+
+def _last(each: Traced, metric: str) -> str:
+    cells = _cells([run.metrics[-1] for run in each.runs if run.metrics], metric)
+    return " ± ".join(cell for cell in cells if cell) or "–"
+
+
+def _readme(facts: dict[str, Any], picture: bool) -> str:
+    lines = [f"# {facts['title']}", "", f"**The paper:** {facts['claim']}", ""]
+    if picture:
+        lines += [f"![{facts['title']}]({PICTURE}.png)", ""]
+    lines += verdict_lines(facts)
+    if facts["note"]:
+        lines += ["", facts["note"]]
+    if facts["results"]:
+        lines += [
+            "",
+            "Test accuracy over the benign nodes at the end, in per cent"
+            " (mean ± standard deviation over seeds):",
+            "",
+            "| panel | curve | rounds | seeds | worst | mean |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        for row in facts["results"]:
+            rounds = str(row["rounds"])
+            if row["round"] < row["rounds"]:
+                rounds = f"{row['round']} of {rounds}"
+            cells = [f"({row['panel']}) {row['title']}", row["curve"], rounds, str(row["seeds"])]
+            lines.append(f"| {' | '.join([*cells, row['worst'], row['mean']])} |")
+    lines += ["", f"- command: `{facts['command']}` ({facts['size']})"]
+    for key, word in (("commits", "commit"), ("machines", "machine")):
+        if facts[key]:
+            lines.append(f"- {word}: {'; '.join(facts[key])}")
+    if facts["seconds"]:
+        lines.append(f"- computing time of all runs together: {facts['seconds']:.0f} s")
+    return "\n".join(lines) + "\n"
+
+
+def verdict_lines(facts: dict[str, Any]) -> list[str]:
+    """As Markdown: a point for each verdict, and beneath it the reason, where one is known."""
+    lines = []
+    for each in facts["verdicts"]:
+        verdict = Verdict(**each)
+        lines.append(f"- {str(verdict).removesuffix(verdict.outcome)}**{verdict.outcome}**")
+        if verdict.note and verdict.outcome != "agrees":
+            lines.append(f"  ({verdict.note})")
+    return lines
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    return facts

@@ -1,0 +1,154 @@
+"""Does what was measured agree with what the paper says?  Expectations of a figure, checked."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from basil.recipe.figure import Expectation, Figure
+from basil.record.read import Run
+from basil.report.table import mean_and_spread
+
+AGREES, DIFFERS, UNFINISHED = "agrees", "differs", "not finished"
+COST = {"rounds": "round", "seconds": "virtual_seconds", "megabytes": "bytes"}
+
+
+@dataclass(frozen=True)
+class Traced:
+    """One curve in one panel, as it was run: a run for each seed, as far as they are there."""
+
+    panel: str
+    curve: str
+    label: str
+    runs: tuple[Run, ...]
+    rounds: int  # of the recipe
+    seeds: int  # that were asked for
+
+    @property
+    def finished(self) -> bool:
+        return len(self.runs) == self.seeds and all(run.finished for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    panel: str
+    expected: str
+    measured: str
+    outcome: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        place = f"({self.panel}) " if self.panel else ""
+        return f"{place}expected: {self.expected}; measured {self.measured}: {self.outcome}"
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def verdicts(figure: Figure, traced: Mapping[tuple[str, str], Traced]) -> list[Verdict]:
+    """One for each panel of each expectation, panel by panel."""
+    asked = [(panel, expected) for expected in figure.expect for panel in expected.panels]
+    asked.sort(key=lambda each: each[0])
+    return [_verdict(figure, expected, panel, traced) for panel, expected in asked]
+
+
+def _verdict(
+    figure: Figure, expected: Expectation, panel: str, traced: Mapping[tuple[str, str], Traced]
+) -> Verdict:
+    own = traced[panel, expected.curve]
+    other = traced.get((panel, expected.than)) if expected.than else None
+    sentence = _sentence(expected, own, other, figure.against)
+    finished = own.finished and (other is None or other.finished)
+    if expected.of == "reach":
+        assert other is not None
+        value, words = _reach(own, other, figure.metric_of(panel), figure.against)
+    else:
+        value, words = _accuracy(own, other, figure.metric_of(panel))
+    if value is None:
+        # A figure that is complete and has no value never got there.
+        outcome = DIFFERS if finished and expected.of == "reach" else UNFINISHED
+    else:
+        low, high = expected.at_least, expected.at_most
+        fits = (low is None or value >= low) and (high is None or value <= high)
+        outcome = AGREES if fits else DIFFERS
+        if not finished:
+            outcome = f"{UNFINISHED}; so far it {outcome}"
+    return Verdict(panel, sentence, words, outcome, expected.note)
+
+
+def _sentence(expected: Expectation, own: Traced, other: Traced | None, against: str) -> str:
+    low, high = expected.at_least, expected.at_most
+    if expected.of == "reach":
+        assert other is not None
+        bounds = _bounds(low, high, lambda x: f"{x:g}")
+        return (
+            f"{against} until {own.label} is as good as {other.label} ever gets, over those that"
+            f" {other.label} takes: {bounds}"
+        )
+    if other is None:
+        return f"{own.label} {_bounds(low, high, lambda x: f'{x:g} %')}"
+
+    def above(x: float) -> str:
+        return f"{other.label} {'+' if x > 0 else '−'} {abs(x):g} points" if x else other.label
+
+    return f"{own.label} {_bounds(low, high, above)}"
+
+
+def _bounds(low: float | None, high: float | None, words: Any) -> str:
+    said = [] if low is None else [f"≥ {words(low)}"]
+    said += [] if high is None else [f"≤ {words(high)}"]
+    return " and ".join(said)
+
+
+def _accuracy(own: Traced, other: Traced | None, metric: str) -> tuple[float | None, str]:
+    """Per cent, or points above the other; and in words."""
+    mine = _per_cent(own, metric)
+    theirs = _per_cent(other, metric) if other else None
+    if mine is None or (other and theirs is None):
+        return None, "nothing yet"
+    mean, words = mine
+    if theirs is None:
+        return mean, words
+    return mean - theirs[0], f"{words} against {theirs[1]} ({mean - theirs[0]:+.1f})"
+
+
+def _per_cent(traced: Traced, metric: str) -> tuple[float, str] | None:
+    """As last measured: mean over seeds, with their spread."""
+    last = [run.metrics[-1].get("accuracy") or {} for run in traced.runs if run.metrics]
+    found = [100 * float(each[metric]) for each in last if each.get(metric) is not None]
+    if not found:
+        return None
+    mean, spread = mean_and_spread(found)
+    return mean, f"{mean:.1f}" + (f" ± {spread:.1f}" if spread is not None else "")
+
+
+def _reach(own: Traced, other: Traced, metric: str, against: str) -> tuple[float | None, str]:
+    """Seed by seed; None where it never gets there."""
+    ratios = []
+    for mine, theirs in zip(own.runs, other.runs, strict=False):
+        goal = _course(theirs, metric, against)
+        if not goal:
+            return None, "nothing yet"
+        best = max(accuracy for _, accuracy in goal)
+        when = next(cost for cost, accuracy in goal if accuracy == best)
+        there = [cost for cost, accuracy in _course(mine, metric, against) if accuracy >= best]
+        if not there:
+            return None, f"never: {own.label} does not get to {100 * best:.1f} %"
+        if not when:
+            return None, f"nothing: {other.label} is best before it has learnt"
+        ratios.append(there[0] / when)
+    if not ratios:
+        return None, "nothing yet"
+    mean, spread = mean_and_spread(ratios)
+    return mean, f"{mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+
+
+def _course(run: Run, metric: str, against: str) -> list[tuple[float, float]]:
+    """(cost so far, accuracy), for each measurement."""
+    key = COST[against]
+    return [
+        (float(entry[key]), float(accuracy[metric]))
+        for entry in run.metrics
+        if key in entry
+        and (accuracy := entry.get("accuracy") or {})
+        and accuracy[metric] is not None
+    ]

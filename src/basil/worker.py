@@ -1,0 +1,115 @@
+"""What a process does that runs cases of a comparison, a figure or a sweep."""
+
+import signal
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from basil.engine.together import together
+from basil.errors import UserError
+from basil.experiment import Experiment, Interrupted, Machine, choose_device, take_up
+from basil.recipe import parse
+from basil.record.callback import named
+from basil.record.run_folder import CHECKPOINT, FACTS, SUMMARY
+
+Task = tuple[dict[str, Any], str]
+"""A recipe as a tree, and its run folder."""
+Finished = tuple[dict[str, Any] | None, str | None]
+"""A summary, or the sentence that says why there is none."""
+FAULT = "error.txt"  # in a run folder: the traceback of what should not have happened
+_stopping = False
+
+
+def ready() -> None:
+    """One thread, and on Ctrl-C stop at the next turn with a checkpoint."""
+    torch.set_num_threads(1)
+
+    def stop(*_: object) -> None:
+        global _stopping
+        _stopping = True
+
+    signal.signal(signal.SIGINT, stop)
+
+
+def run_tasks(tasks: Sequence[Task], machine: Machine, log: Sequence[str] = ()) -> list[Finished]:
+    """Run some tasks by turns; what became of each of them.  None ends the others."""
+    finished: list[Finished] = [(None, "interrupted")] * len(tasks)
+    experiments: list[tuple[Experiment | None, bool]] = []
+    turns = sum(tree["ring"]["nodes"] * tree["scheme"]["rounds"] for tree, _ in tasks)
+    if machine.compiled is None:  # what is compiled is compiled for all of them
+        machine = replace(machine, compiled=machine.compiles(turns, 1))
+    beside: Experiment | None = None
+    for i, (tree, folder) in enumerate(tasks):
+        path = Path(folder)
+        unfinished = (path / CHECKPOINT).exists()
+        experiment = None
+        try:
+            if unfinished:
+                experiment = take_up(path, machine=machine, beside=beside)
+            else:
+                (path / FACTS).unlink(missing_ok=True)  # stopped before its first checkpoint
+                experiment = Experiment(parse(tree), None, machine, beside)
+            beside = beside or experiment
+        except Exception as error:
+            finished[i] = None, _sentence(error, path)
+        experiments.append((experiment, unfinished))
+
+    def course(i: int) -> Iterator[bool]:
+        (experiment, unfinished), path = experiments[i], Path(tasks[i][1])
+        if experiment is None:
+            return
+        try:
+            callbacks = [make() for make in map(named, log)]
+            go_on = partial(experiment.course, stop=lambda: _stopping, resume=unfinished)
+            finished[i] = (yield from go_on(path, callbacks=callbacks)), None
+        except Interrupted:
+            pass
+        except Exception as error:
+            finished[i] = None, _sentence(error, path)
+
+    for _ in together([course(i) for i in range(len(tasks))], choose_device(machine.device)):
+        pass
+    return finished
+
+
+def _sentence(error: Exception, folder: Path) -> str:
+    """What a user did wrong is said as it is; of a fault of ours the traceback is kept as well."""
+    if isinstance(error, UserError):
+        return str(error)
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / FAULT).write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return f"{type(error).__name__}: {error} (the traceback is in its {FAULT})"
+
+
+def run_away(
+    tree: dict[str, Any], machine: Machine, log: Sequence[str] = ()
+) -> tuple[Finished, dict[str, bytes]]:
+    """Run one recipe where nobody shares our files: its run folder comes back as bytes."""
+    torch.set_num_threads(1)
+    with TemporaryDirectory() as place:
+        folder = Path(place) / "run"
+        [finished] = run_tasks([(tree, str(folder))], machine, log)
+        files = {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+        return finished, files
+
+
+def unpack(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make a run folder of what came back.  The summary, which makes it a finished run, is last."""
+    for name in sorted(files, key=lambda name: name == SUMMARY):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial_file = path.with_name(f"{path.name}.partial")
+        partial_file.write_bytes(files[name])
+        partial_file.replace(path)

@@ -1,0 +1,151 @@
+"""Verdicts: worked by hand on runs with known numbers."""
+
+from dataclasses import replace
+
+import pytest
+
+from basil.recipe.figure import Curve, Expectation, Figure, Panel
+from basil.record.read import read_run
+from basil.report.compare import Case
+from basil.report.curves import panels_figure
+from basil.report.reproduction import Reproduction, write_reproduction
+from basil.report.reproductions import write_set
+from basil.report.verdict import Traced, verdicts
+
+from fake_runs import write_run
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """On Basil, 70 and 80 % with two seeds, and UBAR, 41 and 43 % after a best of 50 %."""
+
+    def judge(*expected, metric="worst", against="rounds", finished=True):
+        figure = figure_of(*expected, metric=metric, against=against)
+        return verdicts(figure, traced(tmp_path, finished))
+
+    return judge
+
+
+def figure_of(*expected, metric="worst", against="rounds"):
+    panels = (Panel("Gaussian attack"),)
+    curves = (Curve("basil"), Curve("ubar"))
+    return Figure(
+        "fig0", "A title", "A claim", {}, "A note", metric, against, 4, panels, curves, expected
+    )
+
+
+def traced(folder, finished=True):
+    basil = [
+        write_run(folder / "b0", seed=0, worst=(0.1, 0.6, 0.7), finished=finished),
+        write_run(folder / "b1", seed=1, worst=(0.1, 0.4, 0.8)),
+    ]
+    ubar = [
+        write_run(folder / "u0", scheme="ubar", seed=0, worst=(0.1, 0.5, 0.41)),
+        write_run(folder / "u1", scheme="ubar", seed=1, worst=(0.1, 0.5, 0.43)),
+    ]
+    return {
+        ("a", name): Traced("a", name, label, tuple(map(read_run, folders)), 2, 2)
+        for name, label, folders in (("basil", "Basil", basil), ("ubar", "UBAR", ubar))
+    }
+
+
+def expects(**bounds):
+    return Expectation("basil", ("a",), **bounds)
+
+
+def test_the_distance_of_two_curves_is_that_of_their_means_over_seeds(judged):
+    """75 − 42 = 33; the deviations are those of 70, 80 and of 41, 43: 5√2 and √2."""
+    [close, far] = judged(expects(than="ubar", at_least=33), expects(than="ubar", at_least=33.1))
+    assert str(close) == (
+        "(a) expected: Basil ≥ UBAR + 33 points; measured 75.0 ± 7.1 against 42.0 ± 1.4 (+33.0): "
+        "agrees"
+    )
+    assert far.outcome == "differs"
+
+
+def test_bounds_may_be_per_cent_and_on_both_sides(judged):
+    found = judged(
+        expects(at_most=74.9),
+        expects(at_least=75, at_most=75),
+        expects(than="ubar", at_least=-5, at_most=5),
+    )
+    assert [v.outcome for v in found] == ["differs", "agrees", "differs"]
+    assert found[0].expected == "Basil ≤ 74.9 %"
+    assert found[2].expected == "Basil ≥ UBAR − 5 points and ≤ UBAR + 5 points"
+
+
+def test_the_mean_of_the_benign_nodes_where_the_figure_shows_that(judged):
+    assert judged(expects(at_least=0), metric="mean")[0].measured == "77.0 ± 7.1"
+
+
+def test_a_panel_may_show_the_other_of_the_two(tmp_path):
+    """Fig. 15: the mean in one panel, the worst in the other."""
+    curves = traced(tmp_path / "runs")
+    curves |= {("b", name): replace(each, panel="b") for (_, name), each in curves.items()}
+    figure = replace(
+        figure_of(Expectation("basil", ("a", "b"), at_least=0)),
+        panel=(Panel("Mean", "mean"), Panel("Worst")),
+    )
+    found = verdicts(figure, curves)
+    assert [(v.panel, v.measured) for v in found] == [("a", "77.0 ± 7.1"), ("b", "75.0 ± 7.1")]
+    drawn = panels_figure(
+        [Case(each.label, letter, each.runs, True) for (letter, _), each in curves.items()],
+        {"a": "mean", "b": "worst"},
+        "rounds",
+        4,
+    )
+    ends = [axes.lines[0].get_ydata()[-1] for axes in drawn.axes]
+    assert ends == [pytest.approx(0.77), pytest.approx(0.75)]
+
+
+def test_how_soon_one_is_as_good_as_the_other_ever_gets(judged):
+    """UBAR is best, 50 %, in round 1.  Basil is there in round 1 with one seed, in round 2 with the
+    other: 1 and 2 times as late, 1.5 ± 0.71."""
+    [found, late] = judged(
+        expects(than="ubar", of="reach", at_most=1.5), expects(than="ubar", of="reach", at_most=1.4)
+    )
+    assert found.measured == "1.50 ± 0.71"
+    assert (found.outcome, late.outcome) == ("agrees", "differs")
+
+
+def test_who_never_gets_there_differs(judged):
+    never = Expectation("ubar", ("a",), than="basil", of="reach", at_most=9)
+    assert judged(never)[0].outcome == "differs"
+
+
+def test_an_unfinished_run_is_said_to_be_one(judged):
+    [verdict] = judged(expects(at_least=50), finished=False)
+    assert verdict.outcome == "not finished; so far it agrees"
+
+
+def test_a_reproduction_is_a_folder_that_says_where_it_comes_from(tmp_path):
+    figure = figure_of(expects(than="ubar", at_least=40), expects(at_least=50))
+    curves = traced(tmp_path / "runs")
+    found = Reproduction(
+        figure, "basil reproduce fig0 --seeds 2", False, "digits, 6 nodes, 2 rounds",
+        tuple(curves.values()), tuple(verdicts(figure, curves)), {},
+    )  # fmt: skip
+    folder = write_reproduction(found, tmp_path / "out")
+    assert {path.name for path in folder.iterdir()} == {
+        "README.md", "curves.csv", "figure.png", "figure.svg", "reproduction.json"
+    }  # fmt: skip
+    text = (folder / "README.md").read_text()
+    for part in (
+        "A claim",
+        "`basil reproduce fig0 --seeds 2` (full size: digits, 6 nodes, 2 rounds, 2 seeds)",
+        "commit: abc1234",
+        "machine: a machine (cpu), torch 2.9.1",
+        "(a) expected: Basil ≥ UBAR + 40 points",
+        "**differs**",
+        "| (a) Gaussian attack | Basil | 2 | 2 | 75.00 ± 7.07 | 77.00 ± 7.07 |",
+    ):
+        assert part in text
+    rows = (folder / "curves.csv").read_text().splitlines()
+    assert rows[0].startswith("panel,curve,label,round,seeds,worst_mean,worst_std,mean_mean")
+    assert rows[2].startswith("a,basil,Basil,1,2,50.00,14.14,52.00,14.14")  # of 60 and 40
+    assert len(rows) == 1 + 2 * 3
+
+    pages = write_set(tmp_path / "out")
+    for page in pages:
+        assert "1 agrees, 1 differs" in page.read_text()
+    assert "<svg" in pages[1].read_text()
