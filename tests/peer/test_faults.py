@@ -97,7 +97,7 @@ def test_nodes_killed_and_frozen_at_random_never_contradict_themselves(
 ) -> None:
     """Up to two at a time are down, at whatever point of their turn it hits them."""
     draw = random.Random(5)
-    rounds = 20
+    rounds = 14
     ring = ring_of({**SMALL, "scheme": {"rounds": rounds}})
     ring.start_all()
     ring.until_round(2)

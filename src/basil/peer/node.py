@@ -30,7 +30,7 @@ from basil.peer.limits import Limits
 from basil.peer.liveness import Clock, Patience
 from basil.peer.logs import say
 from basil.peer.measure import seconds_of_a_turn
-from basil.peer.notebook import RUN, Notebook, unwritable
+from basil.peer.notebook import RUN, Notebook
 from basil.peer.options import Options, part_of
 from basil.peer.reception import Message
 from basil.peer.roster import load_roster
@@ -159,19 +159,21 @@ class Peer:
         if self.options.metrics:
             figures = metrics.Figures(lambda: self.status, self.transport.counters.snapshot)
             end_metrics = metrics.serve(self.options.metrics, figures)
+        early = None
         try:
             self._turn = seconds_of_a_turn(self.experiment, self.state)
-        except OSError as error:
-            raise unwritable(self.state, error) from error
-        early = None
-        if self.sharing is None or self.sharing.over:
-            early = self._prepare()  # what takes time is done before others wait for it
-        self.transport.start()
-        try:
+            if self.sharing is None or self.sharing.over:
+                early = self._prepare()  # what takes time is done before others wait for it
+            self.transport.start()
             return self._run(early)
         except Stopped:
             self._enter("stopped")
             return None
+        except OSError as error:  # a full disk: better silent than contradictory
+            raise UserError(
+                f"{folder} cannot be written: {error.strerror or error}; without a checkpoint"
+                " nothing is sent. Make room and start the node again"
+            ) from error
         finally:
             self.transport.stop()
             if end_metrics is not None:
@@ -294,11 +296,7 @@ class Peer:
                 say("left behind", round=engine.round, rejoins=rejoins)
 
     def _post(self, stage: str, send: Send) -> None:
-        try:
-            sent = not send.to or self.transport.send(send.to, stage, send.round, send.body)
-        except OSError as error:
-            raise unwritable(self.state, error) from error
-        if not sent:
+        if send.to and not self.transport.send(send.to, stage, send.round, send.body):
             say("not sent", round=send.round, reason="this round was signed with other content")
 
     def _was_due(self, sender: int, k: int, mine: int) -> bool:

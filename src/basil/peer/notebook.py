@@ -18,14 +18,6 @@ from basil.record.read import read_run
 RUN = "run"  # the run folder inside a node's folder
 
 
-def unwritable(folder: Path, error: OSError) -> UserError:
-    """The sentence with which a node ends whose disk is full: better silent than contradictory."""
-    return UserError(
-        f"{folder} cannot be written: {error.strerror or error}; without a checkpoint nothing is"
-        " sent. Make room and start the node again"
-    )
-
-
 class Notebook:
     """Writes down one node's run; the engine's observer."""
 
@@ -85,10 +77,7 @@ class Notebook:
         self.status.round, self.status.selected = record.round, record.chosen
 
     def save(self) -> None:
-        try:
-            self.recorder.save(self.engine, durable=True)
-        except OSError as error:
-            raise unwritable(self.run, error) from error
+        self.recorder.save(self.engine, durable=True)
 
     def turned(self) -> None:
         self.recorder.end_rounds(self.engine)
