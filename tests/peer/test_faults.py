@@ -228,3 +228,20 @@ def test_a_node_returns_with_a_renewed_certificate(
     finish_well(ring, list(range(N)), simulated)
     assert rounds_of(ring, VICTIM)[-1] == ROUNDS
     assert all(load_roster(ring.node(i)).version == 2 for i in range(N))
+
+
+def test_rings_in_parallel_go_on_without_a_node_and_take_it_back(
+    ring_of: Callable[..., Ring],
+) -> None:
+    """Basil+ with two rings of three: one loses a node, which comes back."""
+    groups = {**SMALL["ring"], "connectivity": 1, "groups": 2, "dropouts": 1}
+    ring = ring_of({**SMALL, "ring": groups, "scheme": {"name": "basil+", "rounds": ROUNDS}})
+    ring.start_all()
+    ring.until_round(2)
+    ring.kill(VICTIM)
+    k = ring.round(0)
+    ring.until_round(k + 3)
+    ring.start(VICTIM)
+    assert set(ring.wait().values()) == {0}, ring.story(range(N))
+    assert all(ring.round(i) == ROUNDS for i in range(N))
+    assert all(status(ring, i)["excluded"] == [] for i in range(N))

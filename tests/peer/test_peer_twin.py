@@ -25,6 +25,11 @@ SMALL: dict[str, Any] = {
 QUICK: dict[str, dict[str, Any]] = {"basil under attack": {"attack": {"name": "gaussian"}}}
 SLOW: dict[str, dict[str, Any]] = {
     "basil": {},
+    "basil+": {
+        "ring": {"nodes": N, "byzantine": 1, "connectivity": 2, "groups": 2, "group_rounds": 2},
+        "scheme": {"name": "basil+", "rounds": 3},
+        "attack": {"name": "gaussian"},
+    },
     "r-plain": {"scheme": {"name": "r-plain", "rounds": 4}},
     "ubar": {"scheme": {"name": "ubar", "rounds": 4}, "attack": {"name": "sign-flip"}},
     "sharing": {

@@ -170,6 +170,12 @@ class Cast:
         reach = self._recipe.reach - self._recipe.connectivity + self.connectivity
         return dict.fromkeys(self.ring_of(node).behind(node, reach), 1 / reach)
 
+    def senders(self, node: int) -> frozenset[int]:
+        """Who may send this node a model: where there are several rings, those of others too."""
+        if self.grouping is not None and len(self.grouping) > 1:
+            return frozenset(self.ring.order) - {node}
+        return frozenset(self.weights(node))
+
     def receivers(self, node: int) -> tuple[int, ...]:
         if self.graph:
             return self.graph.neighbours[node]

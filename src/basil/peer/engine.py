@@ -78,6 +78,7 @@ class Engine:
         *,
         patience: Patience | None = None,
         was_due: Callable[[int, int, int], bool] = lambda sender, k, mine: False,
+        round_of: Callable[[int], int] = lambda number: number,
         benign: Mapping[int, Tensor] | None = None,
         liars: int = 0,
     ) -> None:
@@ -86,6 +87,7 @@ class Engine:
         self.patience = patience
         # Was that sender's model of round k due before this node's turn in round `mine`?
         self.was_due = was_due
+        self.round_of = round_of  # the number that a message carries -> the round it belongs to
         # What an omniscient attack can see here: what this node itself has received.
         self.seen = dict(benign or {})
         self.liars = liars
@@ -187,7 +189,7 @@ class Engine:
     def _notice(self, sender: int, k: int) -> None:
         """Was this node given up, though it was on its way?"""
         given_up = self._gave_up
-        recent = given_up and k >= given_up - 1
+        recent = given_up and self.round_of(k) >= given_up - 1
         if self.patience is not None and recent and self.was_due(sender, k, given_up):
             self.patience.wrong(sender, given_up)
 
@@ -220,7 +222,7 @@ class Engine:
         self._keep_up()
 
     def _keep_up(self) -> None:
-        heard = int(longest_honest(self.inbox.heard.values(), self.liars))
+        heard = int(longest_honest(map(self.round_of, self.inbox.heard.values()), self.liars))
         if heard >= self.round + LAGS:
             raise Behind(heard)
 

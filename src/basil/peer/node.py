@@ -39,7 +39,6 @@ from basil.peer.status import Status
 from basil.peer.transport import Transport
 from basil.peer.twin import in_ring_order
 from basil.protocol.requests import Send
-from basil.protocol.schemes import RING_SCHEMES
 from basil.recipe import NO_ATTACK, parse
 from basil.record.run_folder import CHECKPOINT, SUMMARY
 
@@ -87,6 +86,7 @@ class Peer:
             listen=options.listen,
             equivocates=options.attack != NO_ATTACK,
         )
+        self._senders = self.part.senders(self.node)
         self.transport.expected = self._expected
         self.meeting = Meeting(self.node, roster.ids, self.liars, self._hello)
         self.transport.answers[HELLO] = self.meeting.answer
@@ -113,7 +113,7 @@ class Peer:
     def _expected(self, sender: int, stage: str, kind: str) -> bool:
         """Models come from those alone whose models this node takes in; notes from anybody."""
         if stage == TRAIN:
-            return kind == REJOIN or (kind == MODEL and sender in self.part.weights(self.node))
+            return kind == REJOIN or (kind == MODEL and sender in self._senders)
         return stage == SHARE and self.sharing is not None and kind in (BASKET, ABSENT)
 
     def _hello(self) -> Hello:
@@ -135,7 +135,7 @@ class Peer:
         k, heard = status.round, self.inbox.heard
         status.phase = self._phase
         expects = self.part.weights(self.node)
-        status.missing = [j for j in sorted(expects) if heard.get(j, 0) < k - 1]
+        status.missing = [j for j in sorted(expects) if self._round_of(heard.get(j, 0)) < k - 1]
         status.excluded = sorted(self.transport.evidence.excluded)
         counts = self.transport.counters.snapshot().values()
         status.refused = sum(sum(each["refused"].values()) for each in counts)
@@ -239,6 +239,7 @@ class Peer:
             lambda send: self._post(TRAIN, send),
             self.experiment.compute,
             was_due=self._was_due,
+            round_of=self._round_of,
             benign=self._watched(),
             liars=self.liars,
         )
@@ -269,9 +270,10 @@ class Peer:
 
     def _train(self, notebook: Notebook, agreed: Agreement) -> None:
         engine, recipe = notebook.engine, self.recipe
-        if recipe.scheme.name in RING_SCHEMES and self.options.twin:
-            ring, reach = self.part.ring, len(self.part.weights(self.node))
-            self.inbox.hold = in_ring_order(ring, self.node, reach, self.inbox.given)
+        if self.part.graph is None and self.options.twin:
+            ring, reach = self.part.ring_of(self.node), len(self.part.weights(self.node))
+            calendar = self.experiment.calendar
+            self.inbox.hold = in_ring_order(ring, self.node, reach, self.inbox.given, calendar)
         engine.patience = Patience(
             self.clock,
             self.experiment.patience,
@@ -299,8 +301,14 @@ class Peer:
         if send.to and not self.transport.send(send.to, stage, send.round, send.body):
             say("not sent", round=send.round, reason="this round was signed with other content")
 
-    def _was_due(self, sender: int, k: int, mine: int) -> bool:
+    def _round_of(self, number: int) -> int:
+        """The round that a message belongs to, by the number that it carries."""
+        return self.experiment.calendar.stage(number)[0] if number > 0 else 0
+
+    def _was_due(self, sender: int, number: int, mine: int) -> bool:
         if self.part.graph is not None:
-            return k <= mine
+            return number <= mine
+        if self.recipe.groups > 1:
+            return self._round_of(number) < mine
         ring = self.part.ring
-        return sender in ring.position and ring.step(k, sender) < ring.step(mine, self.node)
+        return sender in ring.position and ring.step(number, sender) < ring.step(mine, self.node)

@@ -74,7 +74,9 @@ class Notebook:
 
     def record(self, record: Record, now: float) -> None:
         self.recorder.record(self.experiment.cast.members[0], record, now)
-        self.status.round, self.status.selected = record.round, record.chosen
+        self.status.selected = record.chosen
+        if record.last:
+            self.status.round = record.round
 
     def save(self) -> None:
         self.recorder.save(self.engine, durable=True)

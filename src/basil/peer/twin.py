@@ -7,26 +7,39 @@ are all alike, never sees this.  A twin waits for it.
 
 from collections.abc import Callable
 
+from basil.protocol.calendar import Calendar
 from basil.protocol.requests import Arrival
 from basil.topology import Ring
 
 
 def in_ring_order(
-    ring: Ring, node: int, reach: int, given: dict[int, int]
+    ring: Ring, node: int, reach: int, given: dict[int, int], calendar: Calendar
 ) -> Callable[[Arrival], bool]:
     """Of an arrival: is a predecessor's model missing that was sent before it?
 
-    `given`: the latest round of each sender that the protocol has been given.
+    `given`: the latest number of each sender that the protocol has been given.  What other rings
+    send is waited for by the protocol itself.
     """
     predecessors = ring.behind(node, reach)
-    first = ring.step(1, ring.order[0])
+    last = ring.order[-1]
+
+    def lap(number: int) -> int:
+        """The latest round of the ring up to this number."""
+        k, _ = calendar.stage(number)
+        return calendar.ring_round(number) or calendar.last_lap(k)
 
     def hold(arrival: Arrival) -> bool:
-        step = ring.step(arrival.round, arrival.sender)
+        k = calendar.ring_round(arrival.round)
+        if k is None or arrival.sender not in ring.position:
+            return False
+        # Rings that are joined begin anew in every global round: nothing of the last lap counts.
+        first = calendar.last_lap(calendar.global_round(k) - 1) + 1 if calendar.joined else 1
+        step = ring.step(k, arrival.sender)
         for other in predecessors:
             earlier = step - ring.distance(other, arrival.sender)
-            spoke = other in given and ring.step(given[other], other) >= earlier
-            if other != arrival.sender and earlier >= first and not spoke:
+            spoke = other in given and ring.step(lap(given[other]), other) >= earlier
+            begun = earlier > ring.step(first - 1, last)
+            if other != arrival.sender and begun and not spoke:
                 return True
         return False
 
