@@ -21,7 +21,7 @@ def test_a_multicast_reaches_all_bit_for_bit(ring: Path) -> None:
     with Peer(ring, 0) as a, Peer(ring, 1) as b, Peer(ring, 2) as c:
         for k in (1, 2, 5):
             a.transport.send((1, 2), STAGE, k, model(k))
-        assert a.transport.flush(10)
+            assert a.transport.flush(10)  # a queue holds two: a third would displace the first
     for peer in (b, c):
         assert peer.rounds == [1, 2, 5]
         assert all(torch.equal(m.body, model(m.round)) for m in peer.got)
