@@ -60,7 +60,7 @@ def test_eight_processes_are_the_simulator_bit_for_bit(
     liars = simulated.cast.byzantine
     for i in range(N):
         ring.start(
-            i, "--twin", "--patience", "10", *(["--attack", recipe.attack.name] * (i in liars))
+            i, "--twin", "--patience", "60", *(["--attack", recipe.attack.name] * (i in liars))
         )
     assert set(ring.wait().values()) == {0}, ring.story(range(N))
 
