@@ -38,7 +38,7 @@ from basil.recipe import load, parse, to_toml
 
 CA, CA_KEY, SIGNED, REQUEST = "ca", "ca.key", "signed", "request.json"
 CONTEXT = b"basil request 1\n"
-DEMO = ("scheme.rounds=30", "attack.name=none", "record.every=5")
+DEMO = ("scheme.rounds=80", "attack.name=none", "record.every=5")
 
 
 def demo_recipe(nodes: int) -> str:
