@@ -23,6 +23,7 @@ from basil.learning.models import cifar_cnn, cross_entropy
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses
 from basil.protocol.requests import Record, Train
+from basil.protocol.rules import RULES
 from basil.protocol.schemes import GROUP_SCHEMES
 from basil.recipe import parse
 
@@ -232,7 +233,11 @@ class Keep:
 
 
 def on_both_paths(
-    device: str, attack: str, scheme: str, sharing: dict[str, Any] | None = None
+    device: str,
+    attack: str,
+    scheme: str,
+    sharing: dict[str, Any] | None = None,
+    rule: str = "lowest-loss",
 ) -> tuple[list[list[int | None]], list[Tensor]]:
     """Whose models were chosen in a whole run, and the last ones: plain, and by the GPU's text."""
     ring = {"nodes": 9, "byzantine": 2, "connectivity": 4}
@@ -242,7 +247,7 @@ def on_both_paths(
         {
             "ring": ring,
             "sharing": sharing or {},
-            "scheme": {"name": scheme, "rounds": 4},
+            "scheme": {"name": scheme, "rounds": 4, "rule": rule},
             "learning": {"batch": 16, "local_steps": 2},
             "attack": {"name": attack},
         }
@@ -275,6 +280,15 @@ def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str)
     chosen, final = on_both_paths(device, attack, scheme)
     assert chosen[0] == chosen[1]
     if scheme in ("basil", "basil+"):  # R-plain goes on from whatever it is sent, however huge
+        torch.testing.assert_close(final[0], final[1], **CLOSE)
+
+
+@pytest.mark.parametrize("attack", ["none", "gaussian", "garbage"])
+@pytest.mark.parametrize("rule", RULES)
+def test_so_it_does_by_any_rule(device: str, attack: str, rule: str) -> None:
+    chosen, final = on_both_paths(device, attack, "basil", rule=rule)
+    assert chosen[0] == chosen[1]
+    if rule != "newest" or attack == "none":  # it goes on from whatever it is sent, however huge
         torch.testing.assert_close(final[0], final[1], **CLOSE)
 
 
