@@ -19,7 +19,7 @@ from peer_helpers import STAGE, Peer, make_ring, model, until
         ("127.0.0.1", "10.6.6.6."),
         ("version = 1", "version = 9"),
         ("revoked = []", "revoked = [1]"),
-        ("rounds = 30", "rounds = 31"),
+        ("rounds = 80", "rounds = 81"),
         ("\n[[members]]", "\n\n[[members]]"),
     ],
 )
