@@ -11,7 +11,9 @@ from basil.experiment import Experiment
 
 def measure(device: str) -> list[dict[str, float]]:
     """(processes, rings in each); on a GPU compiled, and measured once all are warm."""
-    plans = [(1, 1), (1, 4), (1, 16), (2, 8)] if device == "cuda" else [(1, 1), (1, 4), (2, 2)]
+    plans = (
+        [(1, 1), (1, 4), (1, 16), (2, 8), (4, 4)] if device == "cuda" else [(1, 1), (1, 4), (2, 2)]
+    )
     return [
         {"processes": p, "rings": p * r, "turns_a_second": _turns_a_second(p, r, device)}
         for p, r in plans

@@ -16,6 +16,7 @@ class BadLink:
         self._target = target
         self.rate: float | None = None
         self.frozen = False
+        self.held_up = 0.0  # seconds that bytes had to wait in it, over all connections
         self._lost = 0  # connections with a lower number stay frozen
         self._open: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -51,14 +52,18 @@ class BadLink:
         try:
             while data := source.recv(65536):
                 while self.frozen or number < self._lost:
-                    time.sleep(0.02)
+                    self._wait(0.02)
                 rate = self.rate
                 if rate is not None:
-                    time.sleep(len(data) / rate)
+                    self._wait(len(data) / rate)
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
             return
+
+    def _wait(self, seconds: float) -> None:
+        self.held_up += seconds
+        time.sleep(seconds)
 
     def _start(self, work: Callable[[], None]) -> None:
         threading.Thread(target=work, daemon=True).start()

@@ -165,6 +165,8 @@ def test_a_bad_link_to_one_node_does_not_hold_up_the_others(
         finish_well(ring, OTHERS, simulated)
     finally:
         link.close()
+    assert all(rounds_of(ring, i) == list(range(1, ROUNDS + 1)) for i in OTHERS)
+    assert link.held_up > 1  # it was bad: there were bytes that had to wait in it
 
 
 def test_a_full_disk_ends_the_node_before_it_says_what_it_cannot_keep(
