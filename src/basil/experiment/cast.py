@@ -1,5 +1,6 @@
 """Who takes part in an experiment, where they stand, what they hold, and who of them lies."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -57,11 +58,19 @@ class Cast:
         self.received: dict[int, NDArray[np.int64]] = {}  # from others, before the training
 
     def _offer(self, data: Dataset) -> Offers:
-        size = batch_size(self._recipe, len(data.train))
-        made = make_dummies(self._recipe, data.train, len(data.train))
-        return make_offers(
-            self._recipe, data, self.train, self.local, self.poisoned, self.public, size, made
-        )
+        return self._offer_of(data, data.train, len(data.train))
+
+    def _offer_of(
+        self,
+        data: Dataset,
+        like: Samples,
+        samples: int,
+        chance: Callable[[int], np.random.Generator] | None = None,
+    ) -> Offers:
+        """`like`: what dummies look like; `samples`: how many all nodes hold together."""
+        recipe, own, lies = self._recipe, self.local, self.poisoned
+        size, made = batch_size(recipe, samples), make_dummies(recipe, like, samples)
+        return make_offers(recipe, data, self.train, own, lies, self.public, size, made, chance)
 
     def _arm(self, part: AttackPart) -> None:
         if part.name != NO_ATTACK:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from basil.data import Dataset, Samples
 from basil.errors import UserError
 from basil.experiment.cast import Cast
-from basil.experiment.offers import Offers, batch_size, make_dummies, make_offers
+from basil.experiment.offers import Offers
 from basil.recipe import NO_ATTACK, Recipe
 from basil.recipe.schema import AttackPart
 
@@ -61,27 +61,19 @@ class Part(Cast):
 
     def _offer(self, data: Dataset) -> Offers:
         """As in a simulation, but with noise that nobody can draw again and take off."""
-        recipe, like, samples = self._recipe, data.train, self._in_all(data)
-        if recipe.sharing.compress:
+        like, samples = data.train, len(data.train)
+        if self._recipe.sharing.compress:
             raise UserError("sharing.compress: peers send baskets as they are; leave it out")
         if self._own:  # everybody's dummies are the same, whatever data anybody has
             labels = np.arange(data.classes or 2).astype(like.y.dtype)
             like = Samples(like.x, labels)
-        return make_offers(
-            recipe,
+            samples *= self._recipe.ring.nodes  # as if all had as many
+        return self._offer_of(
             data,
-            self.train,
-            self.local,
-            self.poisoned,
-            self.public,
-            batch_size(recipe, samples),
-            make_dummies(recipe, like, samples),
+            like,
+            samples,
             lambda node: np.random.Generator(np.random.PCG64(secrets.randbits(256))),
         )
-
-    def _in_all(self, data: Dataset) -> int:
-        """How many all nodes hold together; if the data is its own, as if all had as many."""
-        return len(data.train) * (self._recipe.ring.nodes if self._own else 1)
 
     def _keep_own(self) -> None:
         """Let go of all samples but this node's, and the dummies that everybody has."""
