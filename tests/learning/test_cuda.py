@@ -87,7 +87,9 @@ def test_several_models_on_one_batch(device: str, name: str) -> None:
     models = [plain.initial * factor for factor in (1.0, 0.5, 0.9, 2.0, torch.nan, 0.1)]
     for batch in batches:  # often enough to be captured on a GPU
         expected = torch.stack([plain.score(model, [batch])[0].wait() for model in models])
-        torch.testing.assert_close(fast.score_all(models, batch).wait(), expected, **CLOSE)
+        torch.testing.assert_close(
+            fast.score_all(torch.stack(models), batch).wait(), expected, **CLOSE
+        )
         models = [*models[1:], models[0]]
 
 

@@ -104,8 +104,8 @@ class Compute:
                 answers.append(Losses(torch.where(sane, self.loss(self.network(x), y), torch.inf)))
         return answers
 
-    def score_all(self, models: Sequence[Tensor], batch: Batch) -> Losses:
-        """Per-sample losses of several models on one batch: [model, sample]."""
+    def score_all(self, models: Tensor, batch: Batch) -> Losses:
+        """Per-sample losses of the rows of a matrix of models on one batch: [model, sample]."""
         return Losses(torch.stack([self.score(model, [batch])[0].wait() for model in models]))
 
     def select(

@@ -9,7 +9,7 @@ Nobody changes a request or an answer once it is made.  (They are not declared f
 triple the time to make one, and a turn makes dozens.)
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -97,7 +97,7 @@ class ScoreAll:
     It takes the time of as many evaluations; a GPU does them side by side.
     """
 
-    models: Sequence[Tensor]
+    models: Tensor  # [model, parameter]
     batch: Batch
 
 

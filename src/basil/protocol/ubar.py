@@ -29,14 +29,10 @@ def ubar(node: Node, *, keep_fraction: float = 0.33, alpha: float = 0.5) -> Prot
         own = heard.own
         if not heard.senders:
             return (yield from heard.train(own))
-        apart = yield Combine(partial(distances, own, heard.models), len(heard.senders))
-        # Which models are scored depends on values: the one time that a GPU is waited for.
-        pool = apart.argsort(stable=True)[:keep].tolist()  # stage 1
-        scored = [own, *(heard.bodies[j] for j in pool)]
-        losses = yield ScoreAll(scored, heard.batches[0])
+        nearest = yield Combine(partial(_nearest, heard, keep), len(heard.senders))  # stage 1
+        losses = yield ScoreAll(torch.cat([own[None], nearest]), heard.batches[0])
         means = losses.wait().mean(1, dtype=torch.float64)
         update = yield from heard.update()
-        nearest = heard.models[pool]
 
         def mix() -> torch.Tensor:
             better = mean_of_better(own, nearest, means[1:], means[0])  # stage 2
@@ -46,3 +42,12 @@ def ubar(node: Node, *, keep_fraction: float = 0.33, alpha: float = 0.5) -> Prot
         return mixed
 
     return gossip(node, scheme)
+
+
+def _nearest(heard: Heard, keep: int) -> torch.Tensor:
+    """The models nearest to one's own.  Which these are nobody looks at: a GPU is not waited for.
+
+    The others are not kept: all nodes are here at once, each with a copy of all its neighbours'.
+    """
+    models = torch.stack(heard.bodies)
+    return models.index_select(0, distances(heard.own, models).argsort(stable=True)[:keep])

@@ -121,13 +121,13 @@ class GraphCompute(Compute):
         self._pending = [PlacedLosses(self, batch, self.place(self.losses)) for batch in batches]
         return list(self._pending)
 
-    def score_all(self, models: Sequence[Tensor], batch: Batch) -> Losses:
+    def score_all(self, models: Tensor, batch: Batch) -> Losses:
         """Side by side: a node of a graph compares a dozen neighbours' models at once."""
         shape = len(models), len(batch)
         panel = self._panels.get(shape)
         if panel is None:
-            panel = self._panels[shape] = Panel(self._kernels, self._models, *shape)
-        return Losses(panel.score(list(models), batch))
+            panel = self._panels[shape] = Panel(self._kernels, *shape)
+        return Losses(panel.score(models, batch))
 
     def select(
         self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
