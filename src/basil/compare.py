@@ -23,7 +23,6 @@ from basil.record.run_folder import FACTS, METRICS, SUMMARY
 from basil.worker import Finished, ready, run_away, run_tasks, unpack
 
 GPU_PROCESSES = 2  # the host is busy with one, the device is not; more get in each other's way
-AT_ONCE = 16  # cases in one process on a GPU
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def run_cases(
 
     On a CPU each process takes one case after the other and computes with one thread, so that
     results are the same bit for bit however many run side by side.  On a GPU each process takes its
-    share of the cases at once: by turns they keep the device busy.
+    share of the cases, several at once: by turns they keep the device busy.
     """
     for case in todo:
         _same_recipe(case)
@@ -158,9 +157,9 @@ def _on_ray(
 
 
 def _shares(cases: list[Case], processes: int) -> list[list[Case]]:
-    """Of at most `AT_ONCE` cases each, and as many for each process."""
-    shares = processes * -(-len(cases) // (processes * AT_ONCE))
-    return [cases[i::shares] for i in range(min(shares, len(cases)))]
+    """One for each process, each with some of each scheme: a round of one takes ten of another."""
+    alike = sorted(cases, key=lambda case: case.recipe.scheme.name)
+    return [alike[i::processes] for i in range(processes)]
 
 
 def _same_recipe(case: Case) -> None:

@@ -17,6 +17,7 @@ from basil.errors import UserError
 from basil.experiment import Experiment, Interrupted, Machine, choose_device, take_up
 from basil.recipe import parse
 from basil.record.callback import named
+from basil.record.read import read_run
 from basil.record.run_folder import CHECKPOINT, FACTS, SUMMARY
 
 Task = tuple[dict[str, Any], str]
@@ -41,40 +42,40 @@ def ready() -> None:
 def run_tasks(tasks: Sequence[Task], machine: Machine, log: Sequence[str] = ()) -> list[Finished]:
     """Run some tasks by turns; what became of each of them.  None ends the others."""
     finished: list[Finished] = [(None, "interrupted")] * len(tasks)
-    experiments: list[tuple[Experiment | None, bool]] = []
     turns = sum(tree["ring"]["nodes"] * tree["scheme"]["rounds"] for tree, _ in tasks)
     if machine.compiled is None:  # what is compiled is compiled for all of them
         machine = replace(machine, compiled=machine.compiles(turns, 1))
-    beside: Experiment | None = None
-    for i, (tree, folder) in enumerate(tasks):
-        path = Path(folder)
-        unfinished = (path / CHECKPOINT).exists()
-        experiment = None
-        try:
-            if unfinished:
-                experiment = take_up(path, machine=machine, beside=beside)
-            else:
-                (path / FACTS).unlink(missing_ok=True)  # stopped before its first checkpoint
-                experiment = Experiment(parse(tree), None, machine, beside)
-            beside = beside or experiment
-        except Exception as error:
-            finished[i] = None, _sentence(error, path)
-        experiments.append((experiment, unfinished))
+    first: Experiment | None = None  # its data and its kernels serve the others, too
+
+    def experiment_of(tree: dict[str, Any], folder: Path) -> tuple[Experiment, bool]:
+        nonlocal first
+        unfinished = (folder / CHECKPOINT).exists()
+        if unfinished:
+            experiment = take_up(folder, machine=machine, beside=first)
+        else:
+            (folder / FACTS).unlink(missing_ok=True)  # stopped before its first checkpoint
+            experiment = Experiment(parse(tree), None, machine, first)
+        first = first or experiment
+        return experiment, unfinished
 
     def course(i: int) -> Iterator[bool]:
-        (experiment, unfinished), path = experiments[i], Path(tasks[i][1])
-        if experiment is None:
+        tree, folder = tasks[i][0], Path(tasks[i][1])
+        if _stopping:
             return
         try:
+            if (folder / SUMMARY).exists():  # by a process that died over another task
+                finished[i] = read_run(folder).summary, None
+                return
+            experiment, unfinished = experiment_of(tree, folder)
             callbacks = [make() for make in map(named, log)]
             go_on = partial(experiment.course, stop=lambda: _stopping, resume=unfinished)
-            finished[i] = (yield from go_on(path, callbacks=callbacks)), None
+            finished[i] = (yield from go_on(folder, callbacks=callbacks)), None
         except Interrupted:
             pass
         except Exception as error:
-            finished[i] = None, _sentence(error, path)
+            finished[i] = None, _sentence(error, folder)
 
-    for _ in together([course(i) for i in range(len(tasks))], choose_device(machine.device)):
+    for _ in together(map(course, range(len(tasks))), choose_device(machine.device)):
         pass
     return finished
 

@@ -1,12 +1,17 @@
 """Several runs by turns in one process: each as if it were alone."""
 
+import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from basil import worker
-from basil.compare import AT_ONCE, _shares, cases
+from basil.compare import _shares, cases
+from basil.engine.together import together as by_turns
 from basil.experiment import Experiment, Machine
 from basil.recipe import parse, to_tree
 from basil.worker import run_tasks
@@ -58,10 +63,37 @@ def test_a_wrong_recipe_does_not_end_the_others(tmp_path: Path) -> None:
     assert nothing is None
 
 
-def test_shares_are_even_and_not_too_large(tmp_path: Path) -> None:
-    todo = cases(parse(TREE), ["basil", "r-plain"], ["gaussian"], range(30), tmp_path)
-    for processes in (1, 2, 3):
+def test_each_process_has_as_many_of_each_scheme(tmp_path: Path) -> None:
+    todo = cases(parse(TREE), ["basil", "r-plain", "ubar"], ["gaussian"], range(8), tmp_path)
+    for processes in (1, 2, 4):
         shares = _shares(todo, processes)
         assert sorted(c.name for share in shares for c in share) == sorted(c.name for c in todo)
-        assert max(map(len, shares)) <= AT_ONCE
-        assert len(shares) % processes == 0
+        for share in shares:
+            schemes = Counter(case.recipe.scheme.name for case in share)
+            assert schemes == dict.fromkeys(["basil", "r-plain", "ubar"], 8 // processes)
+
+
+def test_no_more_than_so_many_at_once_and_each_to_its_end() -> None:
+    begun, ended, most = 0, 0, 0
+
+    def run(instants: int) -> Iterator[bool]:
+        nonlocal begun, ended, most
+        begun += 1
+        most = max(most, begun - ended)
+        for _ in range(instants):
+            time.sleep(0.001)  # so that none gets to its end in one stretch
+            yield True
+        ended += 1
+
+    for _ in by_turns(map(run, [20, 60, 40, 0, 80, 20]), torch.device("cpu"), 3):
+        pass
+    assert (begun, ended, most) == (6, 6, 3)
+
+
+def test_what_a_lost_process_had_finished_is_kept(tmp_path: Path) -> None:
+    task = to_tree(parse(TREE)), str(tmp_path / "run")
+    [(before, _)] = run_tasks([task], Machine("cpu"))
+    touched = (tmp_path / "run" / "metrics.jsonl").stat().st_mtime_ns
+    [(after, _)] = run_tasks([task], Machine("cpu"))
+    assert after == before
+    assert (tmp_path / "run" / "metrics.jsonl").stat().st_mtime_ns == touched

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from basil.attack.view import Attack, Bench, Lie, Numbers, View
@@ -93,7 +92,7 @@ def adversary(
                 answer = Selection([*request.models, request.own], 0)
             case Score() if idle:
                 yield Pretend(request)
-                answer = _no_losses(request.batch)
+                answer = _no_losses(request.model, request.batch)
             case ScoreAll() if idle:
                 yield Pretend(request)
                 shape = len(request.models), len(request.batch)
@@ -102,7 +101,7 @@ def adversary(
                 answer = yield Receive(request.until)
                 if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
                     yield Pretend(Score(answer.body, batch))
-                    answer = replace(answer, losses=_no_losses(batch))
+                    answer = replace(answer, losses=_no_losses(answer.body, batch))
             case Send(body=Tensor() as honest) if lies(calendar.stage(request.round)):
                 view = View(
                     node=node.id,
@@ -142,9 +141,9 @@ def _sends(honest: Send, lie: Lie) -> Iterator[Send]:
             yield replace(honest, to=())
 
 
-def _no_losses(batch: Batch) -> Losses:
-    """Nobody will look at them."""
-    return Losses(torch.zeros(len(batch)))
+def _no_losses(model: Tensor, batch: Batch) -> Losses:
+    """Nobody will look at them; a rule may still compute with them."""
+    return Losses(model.new_zeros(len(batch)))
 
 
 def _state(

@@ -66,15 +66,15 @@ def reproduce(args: argparse.Namespace) -> int:
     if any(lacking.values()) and not args.all:
         raise UserError("; ".join(filter(None, lacking.values())))
     failed, everything = [s for s in lacking.values() if s], []
+    plans = [plan for plan in plans if not lacking.get(plan.figure.name)]
+    if not args.draw_only:  # all together: no core waits for the last run of a figure
+        todo = {case.folder: case for plan in plans for case in plan.cases}
+        failed += [
+            f"{outcome.case.name}: {outcome.error}"
+            for outcome in carry_out(list(todo.values()), where, quiet=args.json)
+            if outcome.summary is None
+        ]
     for plan in plans:
-        if lacking.get(plan.figure.name):
-            continue
-        if not args.draw_only:
-            failed += [
-                f"{outcome.case.name}: {outcome.error}"
-                for outcome in carry_out(plan.cases, where, quiet=args.json)
-                if outcome.summary is None
-            ]
         found = reproduction(plan, _command(args, plan.figure.name))
         folder = write_reproduction(found, out)
         everything.append((found, folder))

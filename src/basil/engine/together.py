@@ -1,7 +1,7 @@
 """Several simulators on one device, by turns."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 
@@ -11,31 +11,41 @@ from basil.engine.collector import unhurried_collector
 
 STRETCH = 0.005  # seconds: some twenty turns of a ring, so that changing over costs nothing
 LOOK = 16  # instants between two looks at the clock
+AT_ONCE = 16  # rings that keep a GPU busy
 
 
-def together(runs: Sequence[Iterator[bool]], device: torch.device) -> Iterator[list[bool]]:
-    """Let each go on for a stretch, again and again, until all have ended.
+def together(
+    runs: Iterable[Iterator[bool]], device: torch.device, at_once: int = AT_ONCE
+) -> Iterator[None]:
+    """Let each go on for a stretch, again and again, until all have ended; yields in between.
 
     On a GPU each has a stream of its own.  None waits for the device, so it always has work of all
-    of them, and computes them side by side.  Yields which of them are still running.
+    of them, and computes them side by side.  When one ends, the next takes its place.
     """
-    streams: list[AbstractContextManager[object]]
-    if device.type == "cuda":
-        here = torch.cuda.current_stream(device)
-        own = [torch.cuda.Stream(device) for _ in runs]
-        for stream in own:
-            stream.wait_stream(here)
-        streams = [torch.cuda.stream(stream) for stream in own]
-    else:
-        streams = [nullcontext() for _ in runs]
-    running = [True] * len(runs)
+    waiting = iter(runs)
+    at_work = list(zip(_lanes(device, at_once), waiting, strict=False))
     with unhurried_collector():
-        while any(running):
-            for i, (run, lane) in enumerate(zip(runs, streams, strict=True)):
-                if running[i]:
-                    with lane:
-                        running[i] = _goes_on(run)
-            yield running
+        while at_work:
+            going_on = []
+            for lane, run in at_work:
+                with lane:
+                    goes_on = _goes_on(run)
+                if goes_on:
+                    going_on.append((lane, run))
+                else:
+                    going_on += [(lane, new) for new in islice(waiting, 1)]
+            at_work = going_on
+            yield
+
+
+def _lanes(device: torch.device, count: int) -> list[AbstractContextManager[object]]:
+    if device.type != "cuda":
+        return [nullcontext()] * count
+    here = torch.cuda.current_stream(device)
+    streams = [torch.cuda.Stream(device) for _ in range(count)]
+    for stream in streams:
+        stream.wait_stream(here)
+    return [torch.cuda.stream(stream) for stream in streams]
 
 
 def _goes_on(run: Iterator[bool]) -> bool:

@@ -66,14 +66,13 @@ class Experiment:
         self.device = choose_device(machine.device)
         options = options_of(recipe.data, data.DATASETS, "dataset")
         self._sources = own, recipe.data.dataset, options, self.device  # no set depends on the seed
-        if beside is not None and beside._sources == self._sources:
-            self.data: Dataset = beside.data
-        else:
-            self.data = own.dataset or data.load(recipe.data.dataset, recipe.seed, **options)
-            beside = None
+        beside = beside if beside is not None and beside._sources == self._sources else None
+        self.data: Dataset = (
+            beside.data
+            if beside
+            else own.dataset or data.load(recipe.data.dataset, recipe.seed, **options)
+        )
         self.cast = cast or Cast(recipe, self.data)
-        if self.cast.train is not self.data.train:
-            beside = None  # poisoned samples are among them: not for others
         self.recipe = recipe
         self.test: Pool = beside.test if beside else self._pool(self.data.test)
         triggered = self.cast.triggered(self.data)
@@ -82,7 +81,7 @@ class Experiment:
         self.compute: Compute = compute_for(
             build_network(recipe, self.data, own),
             own.loss or default,
-            beside.compute.pool if beside else self._pool(self.cast.train),
+            self._train_pool(beside),
             models=recipe.ring.nodes,
             deterministic=machine.deterministic,
             compiled=machine.compiles(self.turns, self.steps_in_a_turn()),
@@ -113,6 +112,13 @@ class Experiment:
             self.shared = share(self.recipe, self.cast, self.data, self.compute, self.timing)
             self.cast.received = self.shared.received()
         self._rehearse()
+
+    def _train_pool(self, beside: "Experiment | None") -> Pool:
+        """The other experiment's, unless either has samples that the data set has not."""
+        plain = self.cast.train is self.data.train
+        if plain and beside is not None and beside.cast.train is self.data.train:
+            return beside.compute.pool
+        return self._pool(self.cast.train)
 
     def _pool(self, samples: data.Samples) -> Pool:
         return Pool(samples, self.data.mean, self.data.std, self.device)

@@ -109,7 +109,8 @@ def mean_of_better(own: Tensor, models: Tensor, losses: Tensor, own_loss: Tensor
     """
     usable = losses.isfinite()
     better = usable & (losses <= own_loss)
-    total = torch.where(better[:, None], finite_or_own(own, models), 0.0).sum(0)
-    best = losses.where(usable, torch.inf).argmin()
-    fallback = torch.where(usable.any(), finite_or_own(own, models)[best], own)
-    return sound(own, torch.where(better.any(), total / better.sum(), fallback))
+    lowest = losses.where(usable, torch.inf).argmin()
+    alone = torch.arange(len(losses), device=losses.device) == lowest
+    used = torch.where(better.any(), better, alone & usable)
+    total = torch.where(used[:, None], models, 0.0).sum(0)
+    return sound(own, total / used.sum())  # where nobody is of use: 0 / 0

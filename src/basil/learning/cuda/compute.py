@@ -65,8 +65,8 @@ class GraphCompute(Compute):
     """The primitives of `Compute` as few, large launches.
 
     `models`: about how many models are in use at a time.  `compiled`: by `torch.compile`, which
-    takes half a minute and then a third off a turn.  `beside`: another ring in this process, whose
-    kernels serve here too if network and data are the same.
+    takes half a minute and then a third off a turn.  `beside`: another ring in this process; what
+    was compiled for it serves here too, if the network is the same.
     """
 
     late = True
@@ -87,9 +87,8 @@ class GraphCompute(Compute):
         torch.backends.cudnn.allow_tf32 = not deterministic
         torch.backends.cudnn.benchmark = not deterministic
         torch.backends.cudnn.deterministic = deterministic
-        self._kernels = Kernels(self.network, self.layout, loss, pool, compiled)
-        if beside is not None and beside._kernels.alike(self._kernels):
-            self._kernels = beside._kernels
+        like = beside._kernels if beside is not None else None
+        self._kernels: Kernels = Kernels(self.network, self.layout, loss, pool, compiled, like)
         self._lane = self._kernels.lane(self.initial)
         rows = models + 128
         self._models = Models(rows, self._kernels.padded, self.device)
@@ -194,15 +193,16 @@ class GraphCompute(Compute):
         while len(self._tracks) < min(TRACKS, len(jobs)):
             self._tracks.append(Track(self._kernels, self.initial))
         here, models = torch.cuda.current_stream(self.device), list(starts)
-        for i, track in enumerate(self._tracks):
-            mine = range(i, len(jobs), len(self._tracks))
+        tracks = self._tracks[: len(jobs)]
+        for i, track in enumerate(tracks):
+            mine = range(i, len(jobs), len(tracks))
             # From here on all that this stream was asked for before is done: what has been freed
             # may be used again, and the models to start from are there.
             track.stream.wait_stream(here)
             with torch.cuda.stream(track.stream):
                 for j in mine:
                     models[j] = track.train(starts[j], jobs[j].batches, jobs[j].rate)
-        for track in self._tracks:
+        for track in tracks:
             here.wait_stream(track.stream)
         return models
 
@@ -271,9 +271,11 @@ class GraphCompute(Compute):
     def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> Promise[Tested]:
         examiner = self._examiners.get((pool, samples))
         if examiner is None or examiner.room < len(models):
-            examiner = Examiner(self._kernels, self._models, pool, samples, len(models))
+            if examiner is not None and self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)  # it may still be at work
+            examiner = Examiner(self._kernels, pool, samples, len(models))
             self._examiners[pool, samples] = examiner
-        sums = self._read(examiner.examine(models))
+        sums = examiner.examine(models, self._read)
 
         def keep() -> Tested:
             means = (sums() / samples).tolist()

@@ -1,41 +1,64 @@
-"""Models on a test set: one launch for each."""
+"""Models on a test set, beside the training: a turn of a ring leaves most of a GPU idle."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Launch
-from basil.learning.cuda.places import Models
 from basil.learning.pool import Pool
 
 EXAMINED = 2000  # samples at a time
+CLASS = 128  # models at a time: of these there are copies, so that the ring may go on
 
 
 class Examiner:
     """For one pool of samples and up to `room` models at a time."""
 
-    def __init__(
-        self, kernels: Kernels, models: Models, pool: Pool, samples: int, room: int
-    ) -> None:
+    def __init__(self, kernels: Kernels, pool: Pool, samples: int, room: int) -> None:
         self.room = room
         self._kernels = kernels
-        self._models = models
         self._pool = pool
         self._samples = samples
-        self._sums = torch.zeros(room, 2, dtype=torch.float64, device=pool.device)
-        self._launch = Launch(self._examine, 2, pool.device)
+        device = pool.device
+        self._vectors = torch.zeros(min(room, CLASS), kernels.padded, device=device)
+        self._sums = torch.zeros(room, 2, dtype=torch.float64, device=device)
+        self._launch = Launch(self._examine, 2, device)
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def examine(self, models: Sequence[Tensor]) -> Tensor:
-        """For each model the sum of its losses and the number of samples classified right."""
-        for place, model in enumerate(models):
-            self._models.begin()
-            self._launch([], [self._models.row(model), place])
-        return self._sums[: len(models)]
+    def examine(
+        self, models: Sequence[Tensor], read: Callable[[Tensor], Callable[[], Tensor]]
+    ) -> Callable[[], Tensor]:
+        """For each model the sum of its losses and the number of samples classified right.
+
+        `read` fetches the values of the moment at which it is called.
+        """
+        for start in range(0, len(models), CLASS):
+            some = torch.stack(list(models[start : start + CLASS]))
+            self._wait_for_the_last()
+            self._vectors[: len(some), : some.shape[1]].copy_(some)
+            with self._beside():
+                for i in range(len(some)):
+                    self._launch([], [i, start + i])
+        with self._beside():
+            return read(self._sums[: len(models)])
+
+    def _wait_for_the_last(self) -> None:
+        """Of the models that lie here, which are about to be replaced."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._pool.device).wait_stream(self._stream)
+
+    def _beside(self) -> AbstractContextManager[object]:
+        """On a stream of its own, after what has been asked for up to here."""
+        if self._stream is None:
+            return nullcontext()
+        self._stream.wait_stream(torch.cuda.current_stream(self._pool.device))
+        return torch.cuda.stream(self._stream)
 
     def _examine(self, command: Tensor) -> None:
-        vector = self._models.matrix.index_select(0, command[:1])
+        vector = self._vectors.index_select(0, command[:1])
         total = torch.zeros_like(self._sums[:1])
         for start in range(0, self._samples, EXAMINED):
             stop = min(start + EXAMINED, self._samples)

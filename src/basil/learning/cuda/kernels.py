@@ -33,10 +33,18 @@ class Lane:
 
 
 class Kernels:
-    """One for all rings of a process that train the same network on the same data."""
+    """`like`: of another ring in this process.  If its network is the same, what was compiled for
+    it serves here too: parameters and samples are handed in.
+    """
 
     def __init__(
-        self, network: nn.Module, layout: Layout, loss: Loss, pool: Pool, compiled: bool
+        self,
+        network: nn.Module,
+        layout: Layout,
+        loss: Loss,
+        pool: Pool,
+        compiled: bool,
+        like: "Kernels | None" = None,
     ) -> None:
         self.network = network
         self.layout = layout
@@ -47,17 +55,22 @@ class Kernels:
         self.compiled = compiled and all(slot.trained for slot in layout.slots)
         self._judge: Callable[..., tuple[Tensor, Tensor]] = self._judge_plainly
         self._gradient: Callable[..., Tensor] | None = None
-        if self.compiled:
+        if like is not None and self._alike(like):
+            self.network, self._judge, self._gradient = like.network, like._judge, like._gradient
+        elif self.compiled:
             # How many batches are scored at once differs from turn to turn; a step's size does not.
             self._judge = torch.compile(self._judge_plainly, dynamic=True)
             self._gradient = torch.compile(self._step_plainly, dynamic=False)
+        if self.compiled:
+            for samples in (pool.tensors[0], pool.y):  # of these there are more in another pool
+                torch._dynamo.maybe_mark_dynamic(samples, 0)
 
-    def alike(self, other: "Kernels") -> bool:
-        """Whether one can serve for the other: parameters are handed in, so they do not matter."""
-        return (
-            (self.layout, self.loss, self.compiled) == (other.layout, other.loss, other.compiled)
-            and self.pool is other.pool
-            and repr(self.network) == repr(other.network)
+    def _alike(self, other: "Kernels") -> bool:
+        return (self.layout, self.loss, self.compiled, repr(self.network)) == (
+            other.layout,
+            other.loss,
+            other.compiled,
+            repr(other.network),
         )
 
     def lane(self, start: Tensor) -> Lane:
@@ -98,7 +111,9 @@ class Kernels:
         self._mode(training=True)
         if self._gradient is not None:
             with torch.no_grad():
-                lane.vector.copy_(self._gradient(lane.vector, self.pool.tensors, indices, rate))
+                pool = self.pool
+                new = self._gradient(lane.vector, pool.tensors, pool.y, indices, rate)
+                lane.vector.copy_(new)
             return
         x, y = self.pool.take(indices)
         loss = self.loss(functional_call(self.network, lane.state, (x,)), y).mean()
@@ -112,10 +127,11 @@ class Kernels:
         self,
         vector: Tensor,
         tensors: tuple[Tensor, Tensor, Tensor, bool],
+        targets: Tensor,
         indices: Tensor,
         rate: Tensor,
     ) -> Tensor:
-        x, y = Pool.gather(tensors, indices), self.pool.y[indices]
+        x, y = Pool.gather(tensors, indices), targets[indices]
 
         def loss(vector: Tensor) -> Tensor:
             outputs = functional_call(self.network, self.layout.views(vector.view(-1)), (x,))

@@ -7,7 +7,7 @@ from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Launch
 from basil.learning.pool import Batch
 
-LANES = 4  # evaluations at a time, inside one graph
+LANES = 8  # evaluations at a time, inside one graph
 
 
 class Panel:
