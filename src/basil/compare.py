@@ -17,6 +17,7 @@ from basil.engine.pool import Ended, in_processes
 from basil.engine.ray import on_ray
 from basil.errors import UserError
 from basil.experiment import Machine, choose_device
+from basil.protocol.schemes import GRAPH_SCHEMES
 from basil.recipe import MEASURED, Recipe, fingerprint, parse, to_tree, vary
 from basil.record.read import read_run
 from basil.record.run_folder import FACTS, METRICS, SUMMARY
@@ -157,8 +158,16 @@ def _on_ray(
 
 
 def _shares(cases: list[Case], processes: int) -> list[list[Case]]:
-    """One for each process, each with some of each scheme: a round of one takes ten of another."""
-    alike = sorted(cases, key=lambda case: case.recipe.scheme.name)
+    """One for each process, each with as many of each kind, what takes longest first.
+
+    A round on a graph takes several of a ring's.
+    """
+
+    def cost(case: Case) -> tuple[bool, int]:
+        recipe = case.recipe
+        return recipe.scheme.name in GRAPH_SCHEMES, recipe.ring.nodes * recipe.scheme.rounds
+
+    alike = sorted(cases, key=lambda case: (cost(case), case.recipe.scheme.name), reverse=True)
     return [alike[i::processes] for i in range(processes)]
 
 
