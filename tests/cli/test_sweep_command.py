@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from basil.sweep import write_table
+from basil.worker import unpack
 from conftest import TINY
 
 SWEEP = (
@@ -100,6 +101,18 @@ def test_the_table_as_parquet(tmp_path):
     assert there[0] == {**ROWS[0], "learning.rate": 1.0, "error": None}
     # A column has one type: words where there is one among the numbers.
     assert there[1] == {**ROWS[1], "then": "3", "accuracy/worst": None}
+
+
+def test_what_comes_back_from_a_cluster_ends_what_a_pool_had_begun(tmp_path):
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"half of it")
+    unpack(tmp_path, {"error.txt": b"it failed there"})
+    assert (tmp_path / "checkpoint.safetensors").exists()  # here it may still be gone on with
+    unpack(tmp_path, {"summary.json": b"{}", "tensorboard/events": b"some"})
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {
+        "error.txt",
+        "summary.json",
+        "tensorboard/events",
+    }
 
 
 FAULTY = """
