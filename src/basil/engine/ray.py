@@ -137,7 +137,8 @@ def _call_off(ray: Any, references: list[Any]) -> None:
     """Let tasks end rather than kill them: each removes its folder on the machine where it ran."""
     for reference in references:
         ray.cancel(reference)
-    ray.wait(references, num_returns=len(references), timeout=PATIENCE)
+    if references:
+        ray.wait(references, num_returns=len(references), timeout=PATIENCE)
 
 
 def _ended(ray: Any, number: int, reference: Any) -> Ended[Any]:
