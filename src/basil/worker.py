@@ -114,3 +114,5 @@ def unpack(folder: Path, files: Mapping[str, bytes]) -> None:
         partial_file = path.with_name(f"{path.name}.partial")
         partial_file.write_bytes(files[name])
         partial_file.replace(path)
+    if SUMMARY in files:  # what a pool had begun here is not gone on with
+        (folder / CHECKPOINT).unlink(missing_ok=True)

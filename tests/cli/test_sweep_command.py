@@ -2,19 +2,14 @@
 
 import csv
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from basil.sweep import write_table
+from basil.worker import unpack
 from conftest import TINY
 
 SWEEP = (
@@ -108,6 +103,18 @@ def test_the_table_as_parquet(tmp_path):
     assert there[1] == {**ROWS[1], "then": "3", "accuracy/worst": None}
 
 
+def test_what_comes_back_from_a_cluster_ends_what_a_pool_had_begun(tmp_path):
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"half of it")
+    unpack(tmp_path, {"error.txt": b"it failed there"})
+    assert (tmp_path / "checkpoint.safetensors").exists()  # here it may still be gone on with
+    unpack(tmp_path, {"summary.json": b"{}", "tensorboard/events": b"some"})
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {
+        "error.txt",
+        "summary.json",
+        "tensorboard/events",
+    }
+
+
 FAULTY = """
 class Faulty:
     def begin(self, folder, recipe, round):
@@ -138,6 +145,7 @@ def test_a_run_that_raises_is_reported_and_the_others_are_done(basil, swept, mon
         (["nothing.toml"], "recipe 'nothing.toml': there is no such file"),
         (["tiny.toml"], "tiny.toml describes no sweep"),
         (["grid.toml", "--address", "auto"], "--address auto: it goes with --engine ray"),
+        (["grid.toml", "--engine", "ray", "--address", ""], "--address is empty"),
     ],
 )
 def test_a_mistake_is_said_in_one_sentence(refused, swept, words, sentence):
@@ -159,86 +167,3 @@ def test_where_no_cluster_answers_it_is_said_at_once(basil, swept):
         answer = basil("sweep", "grid.toml", "--engine", "ray", "--address", address)
     assert answer.code == 2
     assert f"basil: --address {address}: no Ray cluster answers there" in answer.err
-
-
-# -- on Ray ----------------------------------------------------------------------------------
-
-MANY = (
-    TINY.replace("rounds = 4", "rounds = 150")
-    + """
-[sweep]
-seeds = [0, 1, 2]
-
-[sweep.grid]
-scheme.name = ["basil", "r-plain"]
-attack.name = ["none", "gaussian"]
-learning.rate = [0.1, 0.3]
-"""
-)
-
-
-def workers_at_work(top: int) -> list[int]:
-    """Processes of Ray below the process `top` that have a task."""
-    parents, busy = {}, []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            stat = (entry / "stat").read_text().rpartition(")")[2].split()
-            title = (entry / "cmdline").read_bytes()
-        except OSError:
-            continue  # it has ended meanwhile
-        parents[int(entry.name)] = int(stat[1])
-        if title.startswith(b"ray::task"):  # the name of the function in `basil.engine.ray`
-            busy.append(int(entry.name))
-
-    def below(pid: int) -> bool:
-        while pid > 1:
-            pid = parents.get(pid, 0)
-            if pid == top:
-                return True
-        return False
-
-    return [pid for pid in busy if below(pid)]
-
-
-@pytest.mark.slow
-def test_24_runs_on_ray_with_a_worker_killed_are_those_of_the_pool(basil, tiny):
-    pytest.importorskip("ray")
-    (tiny / "many.toml").write_text(MANY)
-    command = [sys.executable, "-m", "basil", "sweep", "many.toml", "--engine", "ray"]
-    command += ["--jobs", "3", "--out", "ray"]
-    process = subprocess.Popen(
-        command, cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        deadline = time.monotonic() + 300
-        killed = False
-        while not killed:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            finished = len(list((tiny / "ray").glob("*/summary.json")))
-            for worker in workers_at_work(process.pid)[: int(finished >= 3)]:
-                with suppress(ProcessLookupError):  # its task may just have ended
-                    os.kill(worker, signal.SIGKILL)
-                    killed = True
-            time.sleep(0.02)
-        assert len(list((tiny / "ray").glob("*/summary.json"))) < 24
-        out, err = process.communicate(timeout=300)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 0, err
-    assert "24 of 24 runs are finished, 24 of them new" in out
-
-    again = subprocess.run(command, cwd=tiny, capture_output=True, text=True, timeout=120)
-    assert "nothing to do: all 24 runs were finished already" in again.stdout
-
-    assert basil("sweep", "many.toml", "--jobs", "2", "--out", "pool").code == 0
-    assert outcomes(tiny / "ray") == outcomes(tiny / "pool")
-    for folder in (tiny / "pool").iterdir():
-        if folder.is_dir():
-            for name in ("selections.csv", "recipe.toml", "models.safetensors"):
-                assert (tiny / "ray" / folder.name / name).read_bytes() == (
-                    folder / name
-                ).read_bytes()

@@ -211,6 +211,30 @@ def test_a_node_that_the_others_have_left_behind_is_told_so(tmp_path: Path) -> N
     assert told.value.round == 6
 
 
+def test_a_sender_that_is_first_heard_while_a_node_looks_about_it_disturbs_nothing() -> None:
+    """The network's threads put in what arrives at any moment: on a graph, all at once."""
+    clock = Clock()
+    clock.set_pace(1.0)
+    inbox = Inbox(clock)
+
+    def another(number: int) -> int:
+        inbox.put(len(inbox.heard) + 1, 1, torch.zeros(1))
+        return number
+
+    engine = Engine(
+        inbox, lambda send: None, Quadratic((0.0,), 0.0).compute(), round_of=another, liars=1
+    )
+
+    def protocol() -> Generator[Any, Any, int]:
+        yield Checkpoint(1, dict)
+        return 7
+
+    inbox.put(1, 1, torch.zeros(1))
+    inbox.put(2, 1, torch.zeros(1))
+    assert engine.run(protocol()) == 7
+    assert len(inbox.heard) == 4
+
+
 def test_the_crash_in_a_send_to_several_is_a_crash_after_the_checkpoint(tmp_path: Path) -> None:
     """The checkpoint holds what is to be sent until the next one: for all receivers."""
     arrive(tmp_path)

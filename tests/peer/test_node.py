@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,9 @@ from basil.cli import main
 from basil.data import load
 from basil.data.rows import to_rows
 from basil.experiment import Experiment, Part
-from basil.peer import authority
+from basil.peer import authority, node
+from basil.peer.node import Peer
+from basil.peer.options import Options
 from basil.peer.roster import load_roster
 from basil.peer.sharing import Sharing
 from basil.protocol.acds import Outcome
@@ -226,6 +229,23 @@ def test_what_was_received_is_there_after_a_restart(tmp_path: Path) -> None:
     got = again.part.received[2]
     assert np.array_equal(again.part.train.x[got], theirs.x[:7])
     assert np.array_equal(again.part.train.y[got], theirs.y[:7])
+
+
+def test_a_finished_node_that_cannot_stay_for_the_others_has_finished_all_the_same(
+    some_ring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a machine has no thread left for it, staying is given up; not the run."""
+
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    peer = Peer(Options(some_ring / "node-0", device="cpu"))
+    said: list[str] = []
+    monkeypatch.setattr(node, "say", lambda event, **facts: said.append(event))
+    monkeypatch.setattr(threading.Thread, "start", full)
+    peer._linger()
+    peer.transport.stop()
+    assert said == ["does not stay"]
 
 
 # -- wrong input: one sentence, exit code 2 -------------------------------------------------------

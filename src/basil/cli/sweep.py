@@ -35,8 +35,10 @@ def sweep(args: argparse.Namespace) -> int:
     from basil.recipe.sweep import load_sweep
     from basil.sweep import sweep_cases, tidy, write_table
 
-    if args.address and args.engine != "ray":
+    if args.address is not None and args.engine != "ray":
         raise UserError(f"--address {args.address}: it goes with --engine ray")
+    if args.address == "":  # an unset variable of a script; not to be taken for a local cluster
+        raise UserError("--address is empty: say where the Ray cluster is, or leave it out")
     out = Path(args.out) if args.out else Path("runs") / Path(args.sweep).stem
     points = load_sweep(args.sweep, args.set)
     todo = sweep_cases(points, out)

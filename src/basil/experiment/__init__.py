@@ -1,8 +1,9 @@
 """Experiments: a recipe, assembled and run."""
 
-from basil.experiment.experiment import Experiment, Interrupted, resume, take_up
+from basil.experiment.experiment import Experiment, Interrupted
 from basil.experiment.machine import Machine, Own, choose_device
 from basil.experiment.part import Part
+from basil.experiment.resumption import resume, take_up
 
 __all__ = [
     "Experiment",

@@ -116,10 +116,10 @@ class Meeting:
         Nobody waits for the last of these threads: one that asks a dead node takes seconds to end.
         """
         over = threading.Event()
-        for node in sorted(self.others):
-            work = (transport, node, over)
-            threading.Thread(target=self._ask, args=work, daemon=True).start()
         try:
+            for node in sorted(self.others):
+                work = (transport, node, over)
+                threading.Thread(target=self._ask, args=work, daemon=True).start()
             yield
         finally:
             over.set()

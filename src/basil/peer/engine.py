@@ -222,7 +222,7 @@ class Engine:
         self._keep_up()
 
     def _keep_up(self) -> None:
-        heard = int(longest_honest(map(self.round_of, self.inbox.heard.values()), self.liars))
+        heard = int(longest_honest(map(self.round_of, self.inbox.rounds()), self.liars))
         if heard >= self.round + LAGS:
             raise Behind(heard)
 

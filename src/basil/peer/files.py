@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from basil.errors import UserError
+from basil.record.disk import sync
 
 PRIVATE = 0o600
 
@@ -22,16 +23,7 @@ def write(path: Path, content: bytes, mode: int = 0o644) -> None:
     except OSError:
         partial.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make sure that the names in a folder survive a power failure too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(path.parent)
 
 
 def read(path: Path, most: int = 1 << 20) -> bytes:

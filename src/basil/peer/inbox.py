@@ -73,6 +73,11 @@ class Inbox:
             self._stopped = True
             self._changed.notify_all()
 
+    def rounds(self) -> list[int]:
+        """The latest of each sender; a copy, since more may be heard from while it is read."""
+        with self._changed:
+            return list(self.heard.values())
+
     # -- to the protocol ---------------------------------------------------------------------
 
     def take(self, until: float) -> Arrival | Missing:

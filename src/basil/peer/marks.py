@@ -12,8 +12,9 @@ from threading import Lock
 
 from basil.errors import UserError
 from basil.peer.bodies import Refused
-from basil.peer.files import sync_folder, write
+from basil.peer.files import write
 from basil.peer.wire import Manifest, decode
+from basil.record.disk import sync
 
 LONGEST = 4 << 20  # bytes of the journal, from which on it is written anew
 
@@ -84,4 +85,4 @@ class Marks:
         self._length = len(content)
         if old >= 0:
             os.close(old)
-        sync_folder(self.path.parent)
+        sync(self.path.parent)

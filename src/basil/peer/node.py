@@ -191,11 +191,20 @@ class Peer:
         finally:
             notebook.close()
         say("finished", accuracy=summary["accuracy"]["worst"], rounds=summary["rounds"])
-        # Others may still need what this node has sent, or its answers.
-        over = lambda hello: hello.phase == phases.DONE  # noqa: E731
-        self._wait_for(self.meeting.others, over, self.options.linger)
+        self._linger()
         (notebook.run / CHECKPOINT).unlink(missing_ok=True)
         return summary
+
+    def _linger(self) -> None:
+        """Others may still need what this node has sent, or its answers.
+
+        A courtesy: the run is on the disk, and nothing here makes a failure of it.
+        """
+        over = lambda hello: hello.phase == phases.DONE  # noqa: E731
+        try:
+            self._wait_for(self.meeting.others, over, self.options.linger)
+        except RuntimeError as error:  # on a crowded machine no thread can be started
+            say("does not stay", reason=str(error))
 
     def _agree(self) -> Agreement:
         found = self.meeting.agree(self.transport, self.options.window, self._stop.is_set)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.protocol.requests import Rejoin
+from basil.record.disk import sync
 
 TENSOR, REJOIN = "tensor:", "rejoin:"
 
@@ -50,18 +51,10 @@ def save(path: Path, tree: Any, durable: bool = False) -> None:
     except SafetensorError as error:  # of a full disk it says no more than a sentence
         raise OSError(str(error)) from error
     if durable:
-        _sync(partial)
+        sync(partial)
     os.replace(partial, path)
     if durable:
-        _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(path.parent)
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:

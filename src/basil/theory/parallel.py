@@ -1,10 +1,20 @@
 """How long Basil+ takes: the stages of App. E, their sum (Prop. 4), and rings of rings."""
 
-from typing import NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 from basil.errors import UserError
 from basil.theory import _checks
 from basil.theory.cost import Scoring, Timing, check_scoring
+
+
+class Parallel(TypedDict):
+    """What is said of the rings by name: the options of `basil_plus_stages`."""
+
+    nodes: int
+    groups: int
+    connectivity: int
+    ring_rounds: NotRequired[int]
+    scoring: NotRequired[Scoring]
 
 
 class Stages(NamedTuple):
@@ -46,33 +56,14 @@ def basil_plus_stages(
     )
 
 
-def basil_plus_time(
-    timing: Timing,
-    parameters: int,
-    *,
-    nodes: int,
-    groups: int,
-    connectivity: int,
-    ring_rounds: int = 1,
-    scoring: Scoring = "turn",
-) -> float:
+def basil_plus_time(timing: Timing, parameters: int, **setting: Unpack[Parallel]) -> float:
     """One global round of Basil+ as the sum of its stages.
 
     (τn + G + 1) T_perf + (SG + τn + G − 1) T_comm + τn T_SGD.  Erratum: Prop. 4 prints SG + τn − 1
     for the messages.  With every T = 1, n = 25, S = 6, τ = 1, sixteen groups take 2.45 times as
     long as one (§VI-B: 1.5; 2.28 with (16) as printed).
     """
-    return sum(
-        basil_plus_stages(
-            timing,
-            parameters,
-            nodes=nodes,
-            groups=groups,
-            connectivity=connectivity,
-            ring_rounds=ring_rounds,
-            scoring=scoring,
-        )
-    )
+    return sum(basil_plus_stages(timing, parameters, **setting))
 
 
 def aggregation_depth(groups: int, fanout: int = 0) -> int:
@@ -101,15 +92,7 @@ def _passed_along(circle: list[int]) -> int:
 
 
 def basil_plus_path(
-    timing: Timing,
-    parameters: int,
-    *,
-    nodes: int,
-    groups: int,
-    connectivity: int,
-    ring_rounds: int = 1,
-    scoring: Scoring = "turn",
-    fanout: int = 0,
+    timing: Timing, parameters: int, *, fanout: int = 0, **setting: Unpack[Parallel]
 ) -> float:
     """A bound on one global round where each node's link takes in one model after the other.
 
@@ -118,15 +101,7 @@ def basil_plus_path(
     node of U_g receives S models over its one link, as those of S_g do in the stage before it.  So
     (τn + G + 1) T_perf + (S(G + 1) + τn) T_comm + τn T_SGD: above Prop. 4 where S > G − 1.
     """
-    stages = basil_plus_stages(
-        timing,
-        parameters,
-        nodes=nodes,
-        groups=groups,
-        connectivity=connectivity,
-        ring_rounds=ring_rounds,
-        scoring=scoring,
-    )
+    stages, groups = basil_plus_stages(timing, parameters, **setting), setting["groups"]
     if groups == 1:
         return stages.training
     hop = stages.aggregation / groups
