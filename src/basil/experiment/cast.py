@@ -26,6 +26,7 @@ from basil.topology import (
     Ring,
     agree_on_order,
     build_graph,
+    in_rows,
 )
 
 
@@ -230,14 +231,16 @@ class Cast:
 
 
 def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
-    """Who lies: b nodes at random, or b in a row on the ring (the worst case, §III-A).
+    """Who lies: b nodes at random, or b in a row on the ring (the worst case, §III-A), or in rows.
 
     Without an attack nobody does.
     """
-    if recipe.attack.name == NO_ATTACK:
+    N, b = recipe.ring.nodes, recipe.ring.byzantine
+    if recipe.attack.name == NO_ATTACK or b == 0:
         return frozenset()
     stream = rng.stream(recipe.seed, "byzantine")
-    N, b = recipe.ring.nodes, recipe.ring.byzantine
     if recipe.ring.placement == "row":
         return frozenset(ring.ahead(int(stream.integers(N)), b))
+    if recipe.ring.placement == "rows":
+        return frozenset(ring.order[p] for p in in_rows(N, b, recipe.row, stream))
     return frozenset(int(i) for i in stream.permutation(N)[:b])
