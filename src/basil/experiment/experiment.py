@@ -5,6 +5,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from basil import data, rng
 from basil.attack import View, adversary
 from basil.data import Dataset
@@ -165,6 +167,7 @@ class Experiment:
             cast.weights,
             calendar=self.calendar,
             stages=self.recipe.attack.stages,
+            every=cast.attack_every,
             **loot,
         )
 
@@ -239,6 +242,8 @@ class Experiment:
                 selected=x0,
                 honest=x0,
                 layout=self.compute.layout,
+                spare=lambda: Batch(np.zeros(1, np.int64)),
+                lap=len(cast.ring_of(first)),
                 receivers=cast.receivers(first),
                 colluders=cast.byzantine,
                 weights=cast.weights,
@@ -247,7 +252,7 @@ class Experiment:
                 shared={},
                 benign=dict.fromkeys(cast.benign, x0),
             )
-            cast.attack(view, **cast.attack_options)
+            next(cast.attack.lie(view, **cast.attack_options), None)  # up to its first question
 
     # -- a run -------------------------------------------------------------------------------
 
