@@ -65,7 +65,7 @@ class View:
         """For what all colluders decide alike, once for the whole run."""
         return rng.stream(self.seed, "attack", "colluders")
 
-    @property
+    @functools.cached_property
     def chosen(self) -> Tensor:
         """x̄ as a vector: on a GPU that costs a little, so only for those who need it."""
         return tensor_of(self.selected)
