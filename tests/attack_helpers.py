@@ -1,14 +1,20 @@
 """A Byzantine node's view of one turn, made up."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from basil import rng
-from basil.attack import View
+from basil.attack import ATTACKS, View
+from basil.attack.view import Lie
 from basil.learning.layout import Layout, layout_of
 from basil.learning.models import mlp
+from basil.learning.pool import Batch
+from basil.learning.promises import Losses
+from basil.protocol.requests import Score
 
 LAYOUT = layout_of(mlp((3,), 2, hidden=4))
 D = LAYOUT.size
@@ -20,6 +26,7 @@ def view(
     chosen: Tensor | None = None,
     benign: list[Tensor] | dict[int, Tensor] | None = None,
     layout: Layout = LAYOUT,
+    lap: int = 4,
     k: int = 3,
     seed: int = 0,
     receivers: tuple[int, ...] = (10, 11),
@@ -37,6 +44,8 @@ def view(
         selected=torch.randn(layout.size, generator=draw) if chosen is None else chosen,
         honest=torch.randn(layout.size, generator=draw) if honest is None else honest,
         layout=layout,
+        spare=lambda: Batch(np.arange(2)),
+        lap=lap,
         receivers=receivers,
         colluders=colluders,
         weights=lambda j: everybody if weights is None else weights[j],
@@ -45,3 +54,19 @@ def view(
         shared={},
         benign=benign,
     )
+
+
+def told(name: str, seen: View, losses: Callable[[Tensor], Tensor], **options: Any) -> Lie:
+    """What an attack sends that asks for losses; `losses`: of a model, one for each sample."""
+    trial = ATTACKS[name].lie(seen, **options)
+    answer: Any = None
+    try:
+        while True:
+            request = trial.send(answer)
+            if isinstance(request, Score):
+                answer = Losses(losses(request.model))
+            else:
+                answer = Losses(torch.stack([losses(model) for model in request.models]))
+    except StopIteration as end:
+        lie: Lie = end.value
+        return lie

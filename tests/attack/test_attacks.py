@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,11 @@ from basil.attack.crowd import Crowd
 from basil.errors import UserError
 from basil.learning.layout import layout_of
 from basil.learning.models import mlp
+from basil.learning.pool import Batch
 from basil.protocol.basil import basil
-from basil.protocol.requests import Observe, Pretend, Score, Send, Train
+from basil.protocol.requests import Observe, Pretend, Score, ScoreAll, Send, Train
 
-from attack_helpers import LAYOUT, D, view
+from attack_helpers import LAYOUT, D, told, view
 from ring_helpers import Quadratic, plain_node, simulate_quadratic
 
 
@@ -39,7 +41,7 @@ def test_contract_of_every_attack(name: str, seed: int, hidden: int, r: int) -> 
     for _ in range(2):
         seen = view(seed=seed, layout=layout, benign=benign if ATTACKS[name].omniscient else None)
         before = [seen.honest.clone(), seen.chosen.clone(), *(b.clone() for b in benign)]
-        lies.append(ATTACKS[name](seen))
+        lies.append(told(name, seen, lambda model: model[:3]))
         after = [seen.honest, seen.chosen, *benign]
         assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     if name == "silent":
@@ -167,7 +169,7 @@ def test_mixed_garbage_always_holds_some() -> None:
 # -- the adversary -------------------------------------------------------------------------------
 
 
-def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
+def pump(attack: str, start: int, rounds: int = 3, every: int = 1, **changes: Any) -> list[object]:
     """Drive one Byzantine node by hand and note what it asks for."""
     problem = Quadratic((1.0, 2.0, 3.0), x0=0.0)
     asked: list[object] = []
@@ -176,9 +178,9 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
     from basil.protocol.requests import Missing, Receive, Select
 
     compute = problem.compute()
-    node = plain_node(0, compute, rounds=rounds)
-    options = ATTACKS.options(attack)
-    protocol = adversary(node, basil, ATTACKS[attack], options, start, compute.layout, 0, {})
+    node = plain_node(0, compute, rounds=rounds, **changes)
+    options, layout = ATTACKS.options(attack), compute.layout
+    protocol = adversary(node, basil, ATTACKS[attack], options, start, layout, 0, {}, every=every)
     answer: object = None
     while True:
         try:
@@ -189,6 +191,8 @@ def pump(attack: str, start: int, rounds: int = 3) -> list[object]:
         match request:
             case Score():
                 answer = compute.score(request.model, [request.batch])[0]
+            case ScoreAll():
+                answer = compute.score_all(request.models, request.batch)
             case Train():
                 answer = compute.train(request.model, request.batches, request.rate, request.key)
             case Select():
@@ -235,6 +239,26 @@ def test_until_its_first_round_a_byzantine_node_is_honest() -> None:
     # The work of the honest rounds is done, that of the lying one only takes its time.
     assert sum(isinstance(r, Train) for r in asked) == 2
     assert sum(isinstance(r, Pretend) and isinstance(r.request, Train) for r in asked) == 1
+
+
+def test_between_its_rounds_a_byzantine_node_is_honest() -> None:
+    """It lies in rounds 2 and 4: there the work only takes its time."""
+    asked = pump("gaussian", start=2, rounds=5, every=2)
+    sent = [float(r.body[0]) for r in asked if isinstance(r, Send)]  # type: ignore[index]
+    assert [value == 0.5 for value in sent] == [True, False, True, False, True]
+    assert sum(isinstance(r, Train) for r in asked) == 3
+    assert sum(isinstance(r, Pretend) and isinstance(r.request, Train) for r in asked) == 2
+
+
+def test_a_lie_is_tried_out_on_a_batch_of_no_turn() -> None:
+    """Of node 0 of three rounds: what it would draw in rounds 4, 5 and 6."""
+    asked = pump("brink", start=1, draw=lambda k: (Batch(np.array([k % 3])),))
+    tried = [r for r in asked if isinstance(r, ScoreAll)]
+    assert [int(r.batch.indices[0]) for r in tried] == [4 % 3, 5 % 3, 6 % 3]
+    assert [len(r.models) for r in tried] == [4 + 1] * 3  # the honest one last
+    # Once it is known what to send, all that ends a turn happens at one moment.
+    last = [type(r).__name__ for r in asked[-5:]]
+    assert last == ["Train", "ScoreAll", "Record", "Send", "Checkpoint"]
 
 
 def test_a_silent_node_sends_to_nobody() -> None:

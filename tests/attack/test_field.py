@@ -198,12 +198,13 @@ def test_betrayal_is_honest_and_then_is_not() -> None:
     for k, sign in ((1, 1), (3, 1), (4, -1)):
         seen = view(k=k)
         assert torch.equal(lie("betrayal", seen, rounds=3), sign * seen.honest)
-    attack, start, options = armed(
-        "betrayal", None, {"rounds": 3, "then": "hidden", "coordinate": 2}
-    )
-    assert (attack, start, options) == (ATTACKS["hidden"], 4, {"coordinate": 2})
-    assert armed("betrayal", 9, {"rounds": 3, "then": "drift"})[1] == 9
-    assert armed("hidden", None, {}) == (ATTACKS["hidden"], 20, {})
+    for k, sign in ((3, 1), (4, -1), (5, 1), (6, 1), (7, -1)):  # two good turns for each bad one
+        seen = view(k=k)
+        assert torch.equal(lie("betrayal", seen, rounds=3, every=3), sign * seen.honest)
+    given = {"rounds": 3, "every": 2, "then": "hidden", "coordinate": 2}
+    assert armed("betrayal", None, given) == (ATTACKS["hidden"], 4, 2, {"coordinate": 2})
+    assert armed("betrayal", 9, {"rounds": 3, "every": 1, "then": "drift"})[1] == 9
+    assert armed("hidden", None, {}) == (ATTACKS["hidden"], 20, 1, {})
 
 
 @pytest.mark.parametrize(
@@ -223,13 +224,20 @@ def test_betrayal_is_honest_and_then_is_not() -> None:
         ("overfit-shared", {"unlearn": -1}, "unlearn = -1: it must be 0 or more"),
         ("overfit-shared", {"scale": -1.0}, "scale = -1.0: it must be 0 or more"),
         ("betrayal", {"rounds": -1}, "rounds = -1: it must be 0 or more"),
+        ("betrayal", {"every": 0}, "every = 0: it must be 1 or more"),
+        ("brink", {"z": -1.0}, "z = -1.0: it must be 0 or more"),
+        ("brink", {"c": 0.0}, "c = 0.0: it must be more than 0"),
+        ("brink", {"tries": 0}, "tries = 0: it must be 1 or more"),
+        ("brink", {"direction": "up"}, "direction = 'up': one of coordinate, signs, ascent"),
+        ("brink", {"coordinate": D}, f"coordinate = {D}: the model has {D} parameters"),
+        ("edge", {"c": -1.0}, "c = -1.0: it must be more than 0"),
     ],
 )
 def test_an_option_out_of_range_is_one_sentence(
     name: str, options: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UserError) as error:
-        ATTACKS[name](view(benign=models(2, 0)), **options)
+        next(ATTACKS[name].lie(view(benign=models(2, 0)), **options))
     assert f"attack.{said}" in str(error.value)
 
 

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from basil.attack import ATTACKS
 from basil.engine.simulate import Simulator
 from basil.experiment import Experiment, Interrupted, resume
-from basil.recipe import parse
+from basil.protocol.rules import RULES
+from basil.recipe import parse, to_tree
 from basil.record.read import read_run
 from basil.report import write_report
 from basil.report.table import results_table
@@ -103,12 +105,57 @@ def test_the_table_shows_success_only_where_it_was_measured(tmp_path: Path) -> N
     assert shown["Backdoor"] == f"{100 * opened.summary['attack_success']['worst']:.1f}"
 
 
-def test_betrayal_equals_the_other_attack_that_starts_later(tmp_path: Path) -> None:
-    turned = recipe("betrayal", rounds=2, then="inverse", scale=3.0)
-    late = recipe("inverse", start=3, scale=3.0)
+@pytest.mark.parametrize(
+    ("then", "options"), [("inverse", {"scale": 3.0}), ("brink", {"direction": "signs"})]
+)
+def test_betrayal_equals_the_other_attack_that_starts_later(
+    tmp_path: Path, then: str, options: dict[str, Any]
+) -> None:
+    turned = recipe("betrayal", rounds=2, then=then, **options)
+    late = recipe(then, start=3, **options)
     Experiment(turned).run(tmp_path / "turned")
     Experiment(late).run(tmp_path / "late")
     one, other = (read_run(tmp_path / name).summary for name in ("turned", "late"))
     assert one is not None
     assert other is not None
     assert one["model_sha256"] == other["model_sha256"]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("rule", RULES)
+def test_every_attack_meets_every_rule(tmp_path: Path, rule: str, attack: str) -> None:
+    options = {"rounds": 1, "then": "brink"} if attack == "betrayal" else {}
+    tree = to_tree(recipe(attack, **options))
+    tree["scheme"] |= {"rule": rule, "rounds": 2}
+    made = parse(tree)
+    Experiment(made).run(tmp_path)
+    choices = (tmp_path / "selections.csv").read_text().splitlines()
+    assert len(choices) == 1 + 2 * made.ring.nodes
+    models = load_file(tmp_path / "models.safetensors")
+    assert len(models) == made.ring.nodes - made.ring.byzantine
+    if rule != "newest":  # it goes on from whatever it is sent, however huge
+        assert all(bool(model.isfinite().all()) for model in models.values())
+
+
+@pytest.mark.parametrize("scheme", ["basil", "basil+"])
+def test_a_run_may_stop_while_a_lie_is_tried_out(tmp_path: Path, scheme: str) -> None:
+    """Or, with Basil+, between a training and what is sent to other groups: wherever it may be."""
+    tree = to_tree(recipe("brink", scheme, direction="signs"))
+    tree["ring"] |= {"nodes": 8, "groups": 2, "group_rounds": 2, "connectivity": 2}
+    made = parse(tree)
+    Experiment(made).run(tmp_path / "whole")
+    for turns in range(1, 24, 3):
+        folder = tmp_path / f"stopped{turns}"
+        with pytest.raises(Interrupted):
+            Experiment(made).run(folder, stop=StopAfter(turns))
+        resume(folder)
+        assert files_of_run(folder) == files_of_run(tmp_path / "whole")
+
+
+def test_data_that_lies_now_and_then_is_honest_in_between() -> None:
+    """Label flips in rounds 3 and 6: elsewhere the node draws from its own samples."""
+    lab = Experiment(recipe("betrayal", rounds=2, every=3, then="label-flip"))
+    liar = min(lab.cast.byzantine)
+    honest = {int(i) for i in lab.cast.local[liar]}
+    own = [honest.issuperset(lab.cast.samples(liar, k).tolist()) for k in range(1, 8)]
+    assert own == [True, True, False, True, True, False, True]

@@ -271,7 +271,9 @@ def on_both_paths(
     return chosen, final
 
 
-@pytest.mark.parametrize("attack", ["none", "gaussian", "layer-sign-flip", "inverse", "garbage"])
+@pytest.mark.parametrize(
+    "attack", ["none", "gaussian", "layer-sign-flip", "inverse", "garbage", "brink"]
+)
 @pytest.mark.parametrize("scheme", ["basil", "r-plain", "basil+", "r-plain+"])
 def test_a_ring_makes_the_same_selections(device: str, attack: str, scheme: str) -> None:
     """A whole run in the simulator, on this path and on the plain one.

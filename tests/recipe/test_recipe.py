@@ -138,7 +138,18 @@ WRONG = {
     "[ring]\nnodes = 10\nbyzantine = 10": ["byzantine = 10", "at most 9", "[ring]"],
     "[ring]\nbyzantine = -1": ["byzantine = -1", "0 or more", "[ring]"],
     "[ring]\ndropouts = -1": ["dropouts = -1", "0 or more", "[ring]"],
-    '[ring]\nplacement = "rows"': ["placement = 'rows'", "random or row", "[ring]"],
+    '[ring]\nplacement = "heap"': ["placement = 'heap'", "random, row or rows", "[ring]"],
+    "[ring]\nrow = 0": ["row = 0", "more than 0", "[ring]"],
+    '[ring]\nplacement = "rows"\nbyzantine = 3\nconnectivity = 1': [
+        "placement = 'rows'",
+        "connectivity = 1",
+        "[ring]",
+    ],
+    '[ring]\nplacement = "rows"\nnodes = 10\nbyzantine = 7\nrow = 2': [
+        "7 Byzantine nodes in rows of 2 make 4, too many for 3 benign nodes",
+        "rows of 3 or more",
+        "[ring]",
+    ],
     # numbers
     "[learning]\nrate = 0.0": ["rate = 0.0", "more than 0", "[learning]"],
     "[learning]\nrate = -0.1": ["rate = -0.1", "more than 0", "[learning]"],

@@ -55,8 +55,10 @@ def rings(draw, rounds):
     ring = {
         "nodes": nodes,
         "byzantine": draw(st.integers(0, nodes - 1)),
-        "placement": draw(st.sampled_from(["random", "row"])),
+        "placement": draw(st.sampled_from(["random", "row", "rows"])),
     }
+    if ring["placement"] == "rows":  # for one row there is always room
+        ring["row"] = draw(st.integers(max(1, ring["byzantine"]), 20))
     events = []
     for node in draw(st.sets(st.integers(0, nodes - 2))):  # the last one stays
         k = draw(st.integers(1, rounds))
@@ -118,6 +120,13 @@ def test_a_recipe_written_down_and_read_again_is_the_same(recipe):
     assert again == resolved(recipe)
     assert (again.connectivity, again.reach) == (recipe.connectivity, recipe.reach)
     assert parse(tomllib.loads(to_toml(again))) == again
+
+
+def test_the_length_of_rows_is_written_out():
+    ring = {"nodes": 20, "byzantine": 6, "connectivity": 4, "placement": "rows"}
+    assert parse(tomllib.loads(to_toml(parse({"ring": ring})))).ring.row == 3
+    ring |= {"byzantine": 0, "connectivity": 1}  # no row at all
+    assert parse(tomllib.loads(to_toml(parse({"ring": ring})))).ring.row is None
 
 
 def test_characters_that_json_and_toml_write_differently_survive():

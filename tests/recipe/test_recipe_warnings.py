@@ -102,6 +102,15 @@ def test_byzantine_nodes_in_a_row_need_one_predecessor_more_than_there_are_of_th
     assert not any("in a row" in s for s in warned(20, 6, 7, placement="row"))
 
 
+def test_rows_that_are_shorter_than_the_memory_leave_nothing_to_chance():
+    sentence = only(warned(20, 6, 3, placement="rows", row=4))
+    assert "ring.row = 4: with 4 Byzantine nodes in a row" in sentence
+    assert "S = 5 prevents that" in sentence
+    assert warned(20, 6, 3, placement="rows") == []  # rows of S − 1
+    assert "hears from" in only(warned(20, 6, 3))  # at random they may stand closer
+    assert "with 6 Byzantine nodes in a row" in only(warned(20, 6, 6, placement="rows", row=9))
+
+
 @pytest.mark.parametrize("placement", ["random", "row"])
 @pytest.mark.parametrize("connectivity", [1, 3, 4])
 def test_a_single_benign_node_is_warned_that_it_is_alone(placement, connectivity):
@@ -116,7 +125,7 @@ def test_an_attack_without_attackers_is_pointed_out(scheme):
     assert sentence == "attack 'hidden' has nobody to carry it out: ring.byzantine = 0"
 
 
-@pytest.mark.parametrize("placement", ["random", "row"])
+@pytest.mark.parametrize("placement", ["random", "row", "rows"])
 def test_no_warning_without_an_attack_or_for_a_ring_that_has_no_defence_anyway(placement):
     assert warned(100, 33, 2, attack="none", placement=placement) == []
     assert warned(100, 33, 2, scheme="r-plain", placement=placement) == []

@@ -1,7 +1,7 @@
 """What Byzantine nodes do: the attacks (`table.py` names them all), and who carries them out
 (`adversary.py`)."""
 
-from basil.attack.adversary import adversary
+from basil.attack.adversary import adversary, lies_in
 from basil.attack.data import DataAttack, poisoned
 from basil.attack.table import ATTACKS, armed, options_of
 from basil.attack.view import Attack, View, declares
@@ -14,6 +14,7 @@ __all__ = [
     "adversary",
     "armed",
     "declares",
+    "lies_in",
     "options_of",
     "poisoned",
 ]

@@ -25,6 +25,7 @@ from basil.protocol.requests import (
     Pretend,
     Protocol,
     Receive,
+    Record,
     Score,
     ScoreAll,
     Select,
@@ -50,36 +51,47 @@ def adversary(
     private: Numbers = NOTHING,
     calendar: Calendar | None = None,
     stages: Collection[str] = STAGES,
+    every: int = 1,
 ) -> Protocol:
     """Run the scheme for this node, and send what the attack makes of its models.
 
     `received` and `private`: its samples from others and those it kept, if data was shared.
-    `stages`: those in which it lies; in the others it sends what an honest node would.
+    It lies in round `start` and in each `every`-th after it, and there in these `stages`; in the
+    others it sends what an honest node would.
     """
     calendar = calendar or Calendar()
+    lap = len(node.grouping.ring_of(node.id) if node.grouping else node.ring)
 
     def lies(at: tuple[int, str]) -> bool:
         k, stage = at
-        return k >= start and stage in stages
+        return lies_in(k, start, every) and stage in stages
 
     saved = node.state
     memory: dict[str, Any] = {} if saved is None else saved["attack"]
     inner = scheme(node if saved is None else replace(node, state=saved["honest"]))
     chosen: Tensor | Selection = node.initial_model if saved is None else saved["chosen"]
     k = 1 if saved is None else int(saved["round"])  # the round that this node is in
+    # A protocol records its turn, sends, and keeps a checkpoint, all in one moment: who resumes a
+    # run relies on that.  So a record waits while the lie that follows it is being tried out.
+    held: list[Record] = []
     answer: Any = None
     while True:
         try:
             request = inner.send(answer)
         except StopIteration:
+            yield from held
             return
+        if held and not isinstance(request, Send):
+            yield from held
+            held = []
         # Who lies in some stages only needs an honest model for the others.
-        idle = k >= start and not attack.trains and set(STAGES) <= set(stages)
+        lying = lies_in(k, start, every)
+        idle = lying and not attack.trains and set(STAGES) <= set(stages)
         match request:
             case Train():
                 chosen = request.model
                 passes = [(request.batches, request.rate)]
-                if k >= start and attack.work:
+                if lying and attack.work:
                     bench = Bench(node, k, request, received, private, seed)
                     passes = attack.work(bench, **options)
                 answer = request.model
@@ -92,7 +104,7 @@ def adversary(
                 answer = Selection([*request.models, request.own], 0)
             case Score() if idle:
                 yield Pretend(request)
-                answer = _no_losses(request.model, request.batch)
+                answer = _no_losses(node, request.batch)
             case ScoreAll() if idle:
                 yield Pretend(request)
                 shape = len(request.models), len(request.batch)
@@ -101,7 +113,7 @@ def adversary(
                 answer = yield Receive(request.until)
                 if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
                     yield Pretend(Score(answer.body, batch))
-                    answer = replace(answer, losses=_no_losses(answer.body, batch))
+                    answer = replace(answer, losses=_no_losses(node, batch))
             case Send(body=Tensor() as honest) if lies(calendar.stage(request.round)):
                 view = View(
                     node=node.id,
@@ -109,6 +121,8 @@ def adversary(
                     selected=chosen,
                     honest=honest,
                     layout=layout,
+                    spare=partial(_spare, node, request.round),
+                    lap=lap,
                     receivers=request.to,
                     colluders=colluders,
                     weights=weights,
@@ -117,13 +131,21 @@ def adversary(
                     shared=shared,
                     benign=(yield Observe()) if attack.omniscient else None,
                 )
-                for send in _sends(request, attack(view, **options)):
+                lie = yield from attack.lie(view, **options)
+                yield from held
+                held = []
+                for send in _sends(request, lie):
                     answer = yield send  # all at one moment: each is answered with the same time
+            case Record():
+                held.append(request)
+                answer = None
             case Checkpoint():
                 k = request.round
                 state = partial(_state, k, chosen, memory.copy(), request.state)
                 answer = yield replace(request, state=state)
             case _:
+                yield from held  # before an honest Send
+                held = []
                 answer = yield request
 
 
@@ -141,9 +163,19 @@ def _sends(honest: Send, lie: Lie) -> Iterator[Send]:
             yield replace(honest, to=())
 
 
-def _no_losses(model: Tensor, batch: Batch) -> Losses:
-    """Nobody will look at them; a rule may still compute with them."""
-    return Losses(model.new_zeros(len(batch)))
+def lies_in(k: int, start: int, every: int) -> bool:
+    """Is round k one in which Byzantine nodes lie?"""
+    return k >= start and (k - start) % every == 0
+
+
+def _spare(node: Node, number: int) -> Batch:
+    """Of a round that will never come."""
+    return node.draw(node.laps * node.rounds + number)[0]
+
+
+def _no_losses(node: Node, batch: Batch) -> Losses:
+    """Nobody will go by them; a rule may keep them, next to those of honest rounds."""
+    return Losses(node.initial_model.new_zeros(len(batch)))
 
 
 def _state(

@@ -1,6 +1,7 @@
 """Options that no attack can have: one sentence each, said before the run."""
 
 import math
+from collections.abc import Collection
 
 from basil.errors import UserError
 from basil.learning.layout import Layout
@@ -19,6 +20,11 @@ def not_negative(option: str, value: float) -> None:
 def at_least(option: str, value: int, smallest: int) -> None:
     if value < smallest:
         raise UserError(f"attack.{option} = {value}: it must be {smallest} or more")
+
+
+def one_of(option: str, value: str, known: Collection[str]) -> None:
+    if value not in known:
+        raise UserError(f"attack.{option} = {value!r}: one of {', '.join(known)}")
 
 
 def slot_of(coordinate: int, layout: Layout) -> None:

@@ -6,10 +6,9 @@ Until its first round (`start` in the recipe) a Byzantine node follows the proto
 import torch
 from torch import Tensor
 
-from basil.attack.check import positive, slot_of
+from basil.attack.check import one_of, positive, slot_of
 from basil.attack.crowd import Crowd
 from basil.attack.view import View, declares
-from basil.errors import UserError
 
 
 @declares()
@@ -90,8 +89,7 @@ def garbage(view: View, *, kind: str = "mixed") -> Tensor:
     four for each turn and places it in a random tenth of the vector.
     """
     values = {"nan": torch.nan, "inf": torch.inf, "-inf": -torch.inf, "huge": 3e38}
-    if kind != "mixed" and kind not in values:
-        raise UserError(f"attack.kind = {kind!r}: one of mixed, {', '.join(values)}")
+    one_of("kind", kind, ("mixed", *values))
     model = view.honest.clone()
     if kind != "mixed":
         return model.fill_(values[kind])

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from basil.attack.adaptive import brink, edge
+from basil.attack.adversary import lies_in
 from basil.attack.check import at_least
 from basil.attack.data import backdoor, label_flip
 from basil.attack.model import (
@@ -17,20 +19,25 @@ from basil.attack.model import (
 )
 from basil.attack.omniscient import alie, dissensus, ipm, mimic
 from basil.attack.selection import drift, overfit_shared, rank_seeking
-from basil.attack.view import Attack, Lie, View, declares
+from basil.attack.view import Attack, Lie, Trial, View, declares
 from basil.errors import UserError
 from basil.table import Table
 
 
 @declares(trains=True)
-def betrayal(view: View, *, rounds: int = 10, then: str = "sign-flip", **options: Any) -> Lie:
+def betrayal(
+    view: View, *, rounds: int = 10, then: str = "sign-flip", every: int = 1, **options: Any
+) -> Lie | Trial:
     """Honest for some rounds, then any other attack (`then`), whose options stand beside it.
 
     It earns trust first and uses it later: aimed at rules that remember who was good.  The same
-    as the other attack with attack.start = rounds + 1.
+    as the other attack with attack.start = rounds + 1.  From then on it lies in every `every`-th
+    round and is honest in between: who knows how much good a rule lets it trade for harm can keep
+    its standing at the edge (rounds = p, every = p + 1: p good turns for each bad one).
     """
-    at_least("rounds", rounds, 0)
-    return view.honest if view.round <= rounds else ATTACKS[then](view, **options)
+    _check_times(rounds, every)
+    lies = lies_in(view.round, rounds + 1, every)
+    return ATTACKS[then](view, **options) if lies else view.honest
 
 
 ATTACKS: Table[Attack] = Table(
@@ -54,6 +61,8 @@ ATTACKS: Table[Attack] = Table(
         "rank-seeking": rank_seeking,
         "overfit-shared": overfit_shared,
         "betrayal": betrayal,
+        "brink": brink,
+        "edge": edge,
     },
 )
 THEN = "then"
@@ -71,16 +80,22 @@ def options_of(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def armed(
     name: str, start: int | None, options: dict[str, Any]
-) -> tuple[Attack, int, dict[str, Any]]:
-    """The attack that is carried out, its first round and its options."""
+) -> tuple[Attack, int, int, dict[str, Any]]:
+    """The attack that is carried out, its first round, each how many-th it takes, its options."""
     attack = ATTACKS[name]
     if attack is not betrayal:
-        return attack, attack.start if start is None else start, options
-    at_least("rounds", options["rounds"], 0)
+        return attack, attack.start if start is None else start, 1, options
+    rounds, every = options["rounds"], options["every"]
+    _check_times(rounds, every)
     turned = _turns_into(options[THEN])
     known = ATTACKS.options(turned)
     given = {key: value for key, value in options.items() if key in known}
-    return ATTACKS[turned], max(start or 1, options["rounds"] + 1), given
+    return ATTACKS[turned], max(start or 1, rounds + 1), every, given
+
+
+def _check_times(rounds: int, every: int) -> None:
+    at_least("rounds", rounds, 0)
+    at_least("every", every, 1)
 
 
 def _turns_into(name: str) -> str:

@@ -1,7 +1,7 @@
 """What an adversary can see when it decides what to send, and what it must declare."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -13,13 +13,15 @@ from torch import Tensor
 from basil import rng
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
-from basil.learning.promises import Selection, tensor_of
+from basil.learning.promises import Losses, Selection, tensor_of
 from basil.protocol.node import Node
-from basil.protocol.requests import Train
+from basil.protocol.requests import Score, ScoreAll, Train
 
 Numbers: TypeAlias = NDArray[np.int64]
 Lie: TypeAlias = Tensor | Mapping[int, Tensor] | None
 """What goes out: one vector to all receivers, one for each of those named, or nothing."""
+Trial: TypeAlias = Generator[Score | ScoreAll, Losses, Lie]
+"""A lie that is tried out first: it asks for losses, like a protocol, and they take their time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,10 @@ class View:
     # An attack that does not train compares and improves nothing either: both of the above are
     # then the nearest stored model, whatever it is worth.
     layout: Layout
+    # A batch of its own samples, drawn as its receivers draw theirs: what they may see of a model.
+    # No turn has it.  On this round's the honest model was trained, and every shift would show.
+    spare: Callable[[], Batch]
+    lap: int  # turns from one of this node to its next: the size of its ring
     receivers: tuple[int, ...]  # to whom the protocol wanted to send
     colluders: frozenset[int]  # all Byzantine nodes: they know each other
     # Who hears from whom, and how much it counts, is no secret: receiver -> sender -> W_jk.
@@ -59,7 +65,7 @@ class View:
         """For what all colluders decide alike, once for the whole run."""
         return rng.stream(self.seed, "attack", "colluders")
 
-    @property
+    @functools.cached_property
     def chosen(self) -> Tensor:
         """x̄ as a vector: on a GPU that costs a little, so only for those who need it."""
         return tensor_of(self.selected)
@@ -87,7 +93,10 @@ Work: TypeAlias = Callable[..., list[Stage]]
 
 
 class Attack:
-    """From a view to what is sent instead, with what it declares."""
+    """From a view to what is sent instead, with what it declares.
+
+    The function returns the lie, or is a generator that tries it out first.
+    """
 
     def __init__(
         self,
@@ -106,9 +115,14 @@ class Attack:
         self.work = work
         self.needs_sharing = needs_sharing
 
-    def __call__(self, view: View, **options: Any) -> Lie:
-        lie: Lie = self.function(view, **options)
-        return lie
+    def __call__(self, view: View, **options: Any) -> Lie | Trial:
+        made: Lie | Trial = self.function(view, **options)
+        return made
+
+    def lie(self, view: View, **options: Any) -> Trial:
+        """The same for both kinds: what it asks for, and in the end what goes out."""
+        made = self(view, **options)
+        return (yield from made) if isinstance(made, Generator) else made
 
 
 def declares(
@@ -118,7 +132,7 @@ def declares(
     start: int = 1,
     work: Work | None = None,
     needs_sharing: bool = False,
-) -> Callable[[Callable[..., Lie]], Attack]:
+) -> Callable[[Callable[..., Lie | Trial]], Attack]:
     """State what an attack sees, whether it needs an honest update, and when it begins.
 
     omniscient: it sees what all benign nodes sent last; otherwise only its own node's state.

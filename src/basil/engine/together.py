@@ -48,6 +48,6 @@ def _lanes(device: torch.device, count: int) -> list[AbstractContextManager[obje
 
 
 def _goes_on(run: Iterator[bool]) -> bool:
-    """Let it go on for a stretch.  By the clock: an instant of one scheme is a thousand of another."""
+    """Let it go on for a stretch.  By the clock: an instant may be any length."""
     until = time.perf_counter() + STRETCH
     return any(time.perf_counter() >= until for _ in run)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from basil import rng
-from basil.attack import Attack, DataAttack, armed, poisoned
+from basil.attack import Attack, DataAttack, armed, lies_in, poisoned
 from basil.data import PARTITIONS, Dataset, Samples
 from basil.errors import UserError
 from basil.experiment.offers import Offers, batch_size, make_dummies, make_offers
@@ -26,6 +26,7 @@ from basil.topology import (
     Ring,
     agree_on_order,
     build_graph,
+    in_rows,
 )
 
 
@@ -46,8 +47,8 @@ class Cast:
         self.members = [min(self.benign)] if self.pooled else list(range(recipe.ring.nodes))
         self.public = self._hold_out(data)  # samples that no node owns
         self.local = self._deal(data)
-        self.attack: Attack | None = None  # with its first round and its options
-        self.attack_start, self.attack_options = 1, dict[str, Any]()
+        self.attack: Attack | None = None  # with its rounds and its options
+        self.attack_start, self.attack_every, self.attack_options = 1, 1, dict[str, Any]()
         self._arm(recipe.attack)
         self.poisoned: dict[int, NDArray[np.int64]] = {}
         self.train = self._poison(data)
@@ -74,7 +75,7 @@ class Cast:
 
     def _arm(self, part: AttackPart) -> None:
         if part.name != NO_ATTACK:
-            self.attack, self.attack_start, self.attack_options = armed(
+            self.attack, self.attack_start, self.attack_every, self.attack_options = armed(
                 part.name, part.start, part.options
             )
             if self.attack.needs_sharing and self._recipe.sharing.alpha == 0:
@@ -149,7 +150,7 @@ class Cast:
         """What a node draws from in round k."""
         if self.pooled:
             return self._pool
-        lies = node in self.poisoned and k >= self.attack_start
+        lies = node in self.poisoned and lies_in(k, self.attack_start, self.attack_every)
         own = self.poisoned[node] if lies else self.local[node]
         return np.concatenate([own, self.received[node]]) if node in self.received else own
 
@@ -230,14 +231,16 @@ class Cast:
 
 
 def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
-    """Who lies: b nodes at random, or b in a row on the ring (the worst case, §III-A).
+    """Who lies: b nodes at random, or b in a row on the ring (the worst case, §III-A), or in rows.
 
     Without an attack nobody does.
     """
-    if recipe.attack.name == NO_ATTACK:
+    N, b = recipe.ring.nodes, recipe.ring.byzantine
+    if recipe.attack.name == NO_ATTACK or b == 0:
         return frozenset()
     stream = rng.stream(recipe.seed, "byzantine")
-    N, b = recipe.ring.nodes, recipe.ring.byzantine
     if recipe.ring.placement == "row":
         return frozenset(ring.ahead(int(stream.integers(N)), b))
+    if recipe.ring.placement == "rows":
+        return frozenset(ring.order[p] for p in in_rows(N, b, recipe.row, stream))
     return frozenset(int(i) for i in stream.permutation(N)[:b])

@@ -3,12 +3,15 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from basil import rng
 from basil.attack import View, adversary
 from basil.experiment.assembly import Assembly
 from basil.experiment.cast import Cast
 from basil.experiment.machine import Machine, Own
 from basil.experiment.options import options_of
+from basil.learning.pool import Batch
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.protocol.schemes import SCHEMES
@@ -51,6 +54,7 @@ class Nodes(Assembly):
             cast.weights,
             calendar=self.calendar,
             stages=self.recipe.attack.stages,
+            every=cast.attack_every,
             **loot,
         )
 
@@ -104,6 +108,8 @@ class Nodes(Assembly):
                 selected=x0,
                 honest=x0,
                 layout=self.compute.layout,
+                spare=lambda: Batch(np.zeros(1, np.int64)),
+                lap=len(cast.ring_of(first)),
                 receivers=cast.receivers(first),
                 colluders=cast.byzantine,
                 weights=cast.weights,
@@ -112,4 +118,4 @@ class Nodes(Assembly):
                 shared={},
                 benign=dict.fromkeys(cast.benign, x0),
             )
-            cast.attack(view, **cast.attack_options)
+            next(cast.attack.lie(view, **cast.attack_options), None)  # up to its first question

@@ -1,6 +1,7 @@
 """Values that no run can have."""
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,8 +87,11 @@ def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
         has = f"{n - 1} predecessor{'s' * (n > 2)}"
         rings = f" ({recipe.groups} groups of {N} nodes)" if recipe.groups > 1 else ""
         yield "ring", f"connectivity = {S}: a ring of {n} nodes has only {has}{rings}"
-    if ring.placement not in ("random", "row"):
-        yield "ring", f"placement = {ring.placement!r}: it must be random or row"
+    if ring.placement not in ("random", "row", "rows"):
+        yield "ring", f"placement = {ring.placement!r}: it must be random, row or rows"
+    yield from _not_positive("ring", ring, "row")
+    if ring.placement == "rows":
+        yield from (("ring", fault) for fault in _row_faults(recipe))
     for event in ring.events:
         yield from (("ring", fault) for fault in _event_faults(event, recipe))
     for node in {event.node for event in ring.events}:
@@ -102,6 +106,22 @@ def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
     for event in ring.events:
         if away_in(event.leaves, ring.events) >= N:
             yield "ring", f"events: in round {event.leaves} all {N} nodes are away: one must stay"
+
+
+def _row_faults(recipe: Recipe) -> Iterator[str]:
+    b, row = recipe.ring.byzantine, recipe.row
+    benign = recipe.ring.nodes - b
+    if b and row < 1:
+        yield (
+            "placement = 'rows': with connectivity = 1 any row leaves the node after it without a"
+            " benign predecessor; set a larger connectivity, or row"
+        )
+    elif b and math.ceil(b / row) > benign:
+        yield (
+            f"placement = 'rows': {b} Byzantine nodes in rows of {row} make {math.ceil(b / row)},"
+            f" too many for {benign} benign nodes to stand between; rows of"
+            f" {math.ceil(b / benign)} or more are possible"
+        )
 
 
 def _sharing_faults(recipe: Recipe) -> Iterator[Fault]:

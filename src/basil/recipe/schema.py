@@ -47,7 +47,9 @@ class RingPart:
     nodes: int = 20
     byzantine: int = 0
     connectivity: int | None = None  # S; default b + 1
-    placement: str = "random"  # of the Byzantine nodes; "row": all in a row, the worst case
+    # Of the Byzantine nodes; "row": all in one, the worst case; "rows": in several, see `row`.
+    placement: str = "random"
+    row: int | None = None  # nodes in each of the rows; default S − 1
     dropouts: int | None = None  # d of Appendix C; default: the most nodes away at once
     events: tuple[Event, ...] = ()
     # Schemes on several rings; the others do not look at it:
@@ -181,6 +183,14 @@ class Recipe:
         if self.ring.connectivity is not None:
             return self.ring.connectivity
         return min(self.ring.byzantine + 1, self.ring_size - 1)
+
+    @property
+    def row(self) -> int:
+        """How many Byzantine nodes stand in each of several rows.
+
+        By default S − 1, the longest row that leaves every benign node one benign predecessor.
+        """
+        return self.connectivity - 1 if self.ring.row is None else self.ring.row
 
     @property
     def reach(self) -> int:

@@ -42,6 +42,13 @@ def warnings(recipe: Recipe) -> list[str]:
             f"ring.connectivity = {S}: with all {b} Byzantine nodes in a row some node will hear"
             f" from Byzantine nodes only; S = {b + 1} prevents that"
         )
+    elif recipe.ring.placement == "rows":  # where nothing is left to chance
+        row = min(recipe.row, b)
+        if row >= S:
+            found.append(
+                f"ring.row = {recipe.row}: with {row} Byzantine nodes in a row some node will hear"
+                f" from Byzantine nodes only; S = {row + 1} prevents that"
+            )
     elif failure > 0.01:
         enough = smallest_connectivity(N, b, 0.01)
         found.append(

@@ -19,6 +19,8 @@ def to_tree(recipe: Recipe) -> dict[str, Any]:
         values.update(getattr(part, "options", {}))
         if name == "ring":
             values["connectivity"] = recipe.connectivity
+            if part.placement == "rows":
+                values["row"] = recipe.row or None
             values["dropouts"] = recipe.reach - recipe.connectivity
             values["events"] = [
                 {k: v for k, v in vars(event).items() if v is not None} for event in part.events

@@ -2,7 +2,7 @@
 
 from basil.topology.graph import GRAPHS, WEIGHTS, Graph, Population, build_graph
 from basil.topology.groups import Grouping, divide
-from basil.topology.ring import Ring, agree_on_order
+from basil.topology.ring import Ring, agree_on_order, in_rows
 
 __all__ = [
     "GRAPHS",
@@ -14,4 +14,5 @@ __all__ = [
     "agree_on_order",
     "build_graph",
     "divide",
+    "in_rows",
 ]

@@ -1,6 +1,9 @@
 """The logical ring: who stands where, who comes before whom, and whose turn it is."""
 
 from collections.abc import Iterable
+from itertools import chain
+
+import numpy as np
 
 from basil import rng
 
@@ -48,3 +51,22 @@ class Ring:
     def distance(self, behind: int, node: int) -> int:
         """How many places `behind` stands before `node`: 1 is the nearest predecessor."""
         return (self.position[node] - self.position[behind]) % len(self.order)
+
+
+def in_rows(size: int, count: int, row: int, stream: np.random.Generator) -> list[int]:
+    """Positions of `count` nodes that stand in rows of `row`, one of them shorter if need be.
+
+    Rows and the gaps between them, of one node or more, come in random order, and the whole is
+    turned by a random angle.  There must be some of either kind, and as many others as rows.
+    """
+    full, rest = divmod(count, row)
+    rows = stream.permutation([row] * full + [rest] * (rest > 0))
+    others = size - count
+    # All ways to cut the others into as many pieces as there are rows, none of them empty.
+    cuts = np.sort(stream.choice(np.arange(1, others), max(0, len(rows) - 1), replace=False))
+    gaps = np.diff([0, *cuts, others])
+    turn = int(stream.integers(size))
+    steps = chain.from_iterable(
+        [True] * int(length) + [False] * int(gap) for length, gap in zip(rows, gaps, strict=True)
+    )
+    return [(turn + place) % size for place, lies in enumerate(steps) if lies]

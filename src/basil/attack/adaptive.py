@@ -1,0 +1,122 @@
+"""Attacks by liars who know the rule of those they send to, and its constants.
+
+Two things hold a lie back.  A rule that compares losses goes on from a model only if one batch
+cannot tell it from the best: within z standard errors of the paired difference.  A rule with a
+trust region pulls what it goes on from into its own last model ± c·N·s, coordinate by coordinate,
+where N is the number of turns in a lap and s the root mean square of its own steps in that layer.
+Who knows z and c goes just as far, all liars the same way: what each turn adds is then not averaged
+out by the next, and the sum over a lap is what hurts.
+
+A liar knows neither its receiver's batch nor its steps.  It has its own, drawn in the same way.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from basil.attack.check import at_least, not_negative, one_of, positive, slot_of
+from basil.attack.view import Trial, View, declares
+from basil.protocol.requests import ScoreAll
+from basil.protocol.rules.noise import excess, first
+
+EASE = 0.5  # how much shorter each shift is than the one tried before it
+
+
+@declares(trains=True)
+def brink(
+    view: View,
+    *,
+    z: float = 1.0,
+    c: float = 0.3,
+    direction: str = "coordinate",
+    tries: int = 4,
+    coordinate: int = -1,
+) -> Trial:
+    """x + 2^−i u with the smallest i < `tries` that a batch cannot tell from x; if none, x itself.
+
+    x is the honest model, and u the shift in a direction to the edge of the region, c·N·s:
+    "coordinate": (c·N·s) e_c, by default on the last bias; "signs": ± c·N·s in every coordinate,
+    with signs drawn once for all liars; "ascent": −c·N (x − x̄), its own update reversed, cut off at
+    the edge.  A batch tells if mean(d) > z · sd(d) / √B, with d the difference of the losses on
+    each sample.  It is one of the liar's own samples that x was not just trained on.
+
+    No publication's: `freshest` and `standing` invite it, since they let pass what is within z of
+    the best, and a region does, since it lets pass what is inside it.  Trying takes the time of
+    `tries` + 1 evaluations.  Against a rule without a region: a large c, and more tries.
+
+    Limits: where losses are nearly linear, the noise shrinks with the shift as the harm does.  Then
+    a batch that tells the longest shift tells all of them, and the liar is honest for this turn.
+    """
+    not_negative("z", z)
+    positive("c", c)
+    one_of("direction", direction, DIRECTIONS)
+    at_least("tries", tries, 1)
+    slot_of(coordinate, view.layout)
+    shift = DIRECTIONS[direction](view, c, coordinate)
+    models = [view.honest + EASE**i * shift for i in range(tries)] + [view.honest]
+    losses = (yield ScoreAll(torch.stack(models), view.spare())).wait()
+    unseen = excess(losses[:-1], losses[-1]) <= z
+    # On a GPU the host never learns which one it is.
+    return torch.stack(models).index_select(0, first(unseen).view(1)).view(-1)
+
+
+@declares(omniscient=True, trains=True)
+def edge(view: View, *, c: float = 0.3) -> Tensor:
+    """x_j ± c·N·s in every coordinate: the corner of the next benign receiver's trust region.
+
+    x_j is what receiver j sent last; the signs are drawn once for all liars.
+
+    No publication's: against a rule that pulls models in and does not score what comes out.  There
+    every coordinate of what j goes on from is as far off as it can be, and each liar's successor
+    starts where the last one was pushed.  Without care for the loss: a rule that scores sees it.
+    """
+    positive("c", c)
+    benign = view.benign
+    assert benign is not None
+    victim = next((benign[j] for j in view.receivers if j in benign), None)
+    if victim is None:  # among liars
+        return view.honest
+    return victim + _half_width(view, c) * _signs(view)
+
+
+def _half_width(view: View, c: float) -> Tensor:
+    """c·N·s for every coordinate, with s from this node's own step."""
+    step = view.honest - view.chosen
+    width = torch.empty_like(step)
+    for layer in view.layout.layers:
+        width[layer] = c * view.lap * step[layer].square().mean().sqrt()
+    return width
+
+
+def _signs(view: View) -> Tensor:
+    """The same for all liars, and in every round."""
+    signs: Tensor | None = view.shared.get("signs")
+    if signs is None:
+        drawn = 2 * view.common.integers(2, size=view.layout.size) - 1
+        signs = view.shared["signs"] = torch.from_numpy(drawn).to(view.honest)
+    return signs
+
+
+def _along_one(view: View, c: float, coordinate: int) -> Tensor:
+    width = _half_width(view, c)
+    shift = torch.zeros_like(width)
+    shift[coordinate] = width[coordinate]
+    return shift
+
+
+def _along_signs(view: View, c: float, *_: Any) -> Tensor:
+    return _half_width(view, c) * _signs(view)
+
+
+def _uphill(view: View, c: float, *_: Any) -> Tensor:
+    width = _half_width(view, c)
+    return (c * view.lap * (view.chosen - view.honest)).clamp(-width, width)
+
+
+DIRECTIONS: dict[str, Callable[[View, float, int], Tensor]] = {
+    "coordinate": _along_one,
+    "signs": _along_signs,
+    "ascent": _uphill,
+}
