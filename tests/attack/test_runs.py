@@ -137,6 +137,18 @@ def test_every_attack_meets_every_rule(tmp_path: Path, rule: str, attack: str) -
         assert all(bool(model.isfinite().all()) for model in models.values())
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_what_a_rule_remembers_outlives_a_stop(tmp_path: Path, rule: str) -> None:
+    tree = to_tree(recipe("drift"))
+    tree["scheme"] |= {"rule": rule}
+    made = parse(tree)
+    Experiment(made).run(tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        Experiment(made).run(tmp_path / "stopped", stop=StopAfter(17))
+    resume(tmp_path / "stopped")
+    assert files_of_run(tmp_path / "stopped") == files_of_run(tmp_path / "whole")
+
+
 @pytest.mark.parametrize("scheme", ["basil", "basil+"])
 def test_a_run_may_stop_while_a_lie_is_tried_out(tmp_path: Path, scheme: str) -> None:
     """Or, with Basil+, between a training and what is sent to other groups: wherever it may be."""

@@ -14,6 +14,7 @@ from basil.errors import UserError
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, tensor_of
 from basil.protocol.memory import Entry
+from basil.protocol.requests import Score
 from basil.protocol.rules import RULES, Candidates, Choice
 
 from ring_helpers import answered
@@ -139,12 +140,78 @@ def test_who_lies_a_little_every_round_loses_its_standing() -> None:
     assert doubted == ["0"]
 
 
+GOOD, FAIR, BAD = [1.0, 1.1, 0.9, 1.0], [1.0, 1.2, 0.9, 1.1], [3.0, 3.1, 2.9, 3.0]
+
+
+def trusted(
+    entries: list[list[float]],
+    own: list[float],
+    state: dict[str, Any],
+    scores: list[list[float]],
+    **options: Any,
+) -> tuple[list[float], dict[str, Any], list[list[float]]]:
+    """The model to train from, the new state, and which models were scored; N = 10.
+
+    Two layers, of one and of two coordinates.  All that is stored has the same losses; `scores`:
+    those of what is scored, in order.
+    """
+    stored = [Entry(i, 100 - i, torch.tensor(model)) for i, model in enumerate(entries)]
+    promises = [Losses(torch.tensor(FAIR)) for _ in stored]
+    layers = slice(0, 1), slice(1, 3)
+    batch = Batch(np.arange(4))
+    candidates = Candidates(stored, promises, torch.tensor(own), batch, state, layers, 10)
+    steps, answer, asked = RULES["trust"](candidates, **options), None, []
+    try:
+        while True:
+            request = steps.send(answer)
+            assert isinstance(request, Score)
+            asked.append(request.model.tolist())
+            answer = Losses(torch.tensor(scores[len(asked) - 1]))
+    except StopIteration as end:
+        choice: Choice = end.value
+    return tensor_of(choice.model).tolist(), choice.state, asked
+
+
+def test_the_region_by_hand() -> None:
+    """First turn: no region.  Then own steps of 0.1 and, in the second layer, √(0.3² + 0.4²)/2."""
+    own, far = [1.0, 1.0, 1.0], [9.0, -9.0, 1.5]
+    model, state, asked = trusted([far], own, {}, [BAD], c=0.2)
+    assert model == far
+    assert asked == [own]
+
+    now = [9.1, -8.7, 1.9]  # trained from `far`: a turn of (0.1, 0.3, 0.4)
+    s = 0.1, math.sqrt((0.09 + 0.16) / 2)
+    corner = [9.1 - 0.2 * 10 * s[0], -8.7 + 0.2 * 10 * s[1], 1.9]
+    model, state, asked = trusted([[0.0, 5.0, 1.8]], now, state, [BAD, GOOD], c=0.2)
+    assert model == pytest.approx([corner[0], corner[1], 1.8], abs=1e-5)  # 1.8 was inside
+    assert asked[1] == pytest.approx(model)
+
+    # The next turn was (0, 0.3, −0.4): mean squares are 0.9 of the old and 0.1 of the new ones.
+    after = [model[0], model[1] + 0.3, model[2] - 0.4]
+    reach = 2 * math.sqrt(0.9 * 0.01), 2 * math.sqrt(0.9 * 0.125 + 0.1 * 0.125)
+    wild = [after[0] + 100, after[1] - 100, after[2] + 100]
+    found, _, _ = trusted([wild], after, state, [BAD, GOOD], c=0.2)
+    expected = [after[0] + reach[0], after[1] - reach[1], after[2] + reach[1]]
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_is_pulled_in_must_hold_on_the_batch() -> None:
+    own, state = [1.0, 1.0, 1.0], {"trust": {"start": torch.tensor([0.9, 0.9, 0.9])}}
+    corner = [1.5, 0.5, 1.0]  # reach 0.5 · 10 · 0.1
+    pulled, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, FAIR], c=0.5)
+    assert pulled == pytest.approx(corner)
+    refused, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, BAD], c=0.5)
+    assert refused == own
+
+
 @pytest.mark.parametrize(
     ("rule", "options", "sentence"),
     [
         ("freshest", {"z": -1.0}, "scheme.z"),
         ("standing", {"memory": 0.0}, "scheme.memory"),
         ("standing", {"memory": 1.5}, "scheme.memory"),
+        ("trust", {"c": 0.0}, "scheme.c"),
+        ("trust", {"z": -1.0}, "scheme.z"),
     ],
 )
 def test_wrong_options(rule: str, options: dict[str, Any], sentence: str) -> None:

@@ -82,6 +82,7 @@ class Nodes(Assembly):
             rate=self._rate,
             key=lambda k: rng.key(seed, "node", node, "round", k, "training"),
             rule=self.rule,
+            layers=tuple(self.compute.layout.layers),
             patience=self.patience,
             grouping=self.cast.grouping,
             laps=recipe.laps,

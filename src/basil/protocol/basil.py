@@ -142,7 +142,8 @@ class RingMember:
         """Line 10, eq. (3): one of the stored models, by the node's rule."""
         entries = memory.nearest_first()
         losses = yield from self._scored(memory, entries, k, batch)
-        candidates = Candidates(entries, losses, own, batch, state)
+        layers, lap = self.node.layers, len(self.ring)
+        candidates = Candidates(entries, losses, own, batch, state, layers, lap)
         return candidates, (yield from self._rule(candidates))
 
     def _hear(self, arrival: Arrival, my_step: int) -> Protocol:

@@ -27,6 +27,7 @@ class Node:
     key: Callable[[int], int]  # seed of what is random inside the network in round k
     rule: Rule
     patience: float  # seconds that a turn may take before the next node goes on without it
+    layers: tuple[slice, ...] = ()  # where each layer of the network lies in a model
     score_on_arrival: bool = True
     start: float = 0.0  # the time at which this node starts (again)
     state: dict[str, Any] | None = None  # its last checkpoint, if it starts again

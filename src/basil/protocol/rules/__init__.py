@@ -6,6 +6,7 @@ from basil.protocol.rules.contract import Candidates, Choice, Deliberation, Rule
 from basil.protocol.rules.freshest import freshest
 from basil.protocol.rules.lowest import lowest_loss, newest
 from basil.protocol.rules.standing import standing
+from basil.protocol.rules.trust import trust
 from basil.table import Table
 
 __all__ = ["RULES", "Candidates", "Choice", "Deliberation", "Rule", "lowest_loss"]
@@ -17,5 +18,6 @@ RULES: Table[Callable[..., Deliberation]] = Table(
         "newest": newest,
         "freshest": freshest,
         "standing": standing,
+        "trust": trust,
     },
 )

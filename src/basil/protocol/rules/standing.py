@@ -1,5 +1,8 @@
 """A memory of who made models worse."""
 
+from collections.abc import Generator
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -36,6 +39,15 @@ def standing(
     do not matter yet) earns no bad verdicts.  A liar that alternates can keep its standing at the
     edge, and then does as much harm as it has done good.
     """
+    _, _, number, known = yield from in_good_standing(candidates, z, doubt, memory)
+    selected = chosen([*candidates.models, candidates.own], number)
+    return Choice(selected, selected, {"standing": known})
+
+
+def in_good_standing(
+    candidates: Candidates, z: float, doubt: float, memory: float
+) -> Generator[Score, Any, tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]]:
+    """All losses, one's own model's last; their means; the number chosen; everybody's record."""
     non_negative(z, "z")
     if not 0 < memory <= 1:
         raise UserError(f"scheme.memory = {memory}: it must be above 0, up to 1")
@@ -48,9 +60,7 @@ def standing(
     near = above_the_lowest(losses, means) <= z
     trusted = torch.cat([near[:-1] & ~doubted, near[-1:]])
     usable = trusted & means.isfinite()
-    number = first(usable).clamp(max=len(candidates.entries))
-    selected = chosen([*candidates.models, candidates.own], number)
-    return Choice(selected, selected, {"standing": known})
+    return losses, means, first(usable).clamp(max=len(candidates.entries)), known
 
 
 def _judged(
