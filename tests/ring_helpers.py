@@ -23,7 +23,7 @@ from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Selection, decide
 from basil.protocol.basil import basil, r_plain
 from basil.protocol.node import Node
-from basil.protocol.requests import Protocol, Record, Score, Select
+from basil.protocol.requests import Combine, Protocol, Record, Score, Select
 from basil.protocol.rules import Choice, Deliberation, lowest_loss
 from basil.topology import Ring
 
@@ -185,6 +185,8 @@ def answered(steps: Deliberation, own: Sequence[float] = ()) -> Choice:
             if isinstance(request, Score):
                 garbage = [torch.inf] * len(request.batch)
                 answer = Losses(torch.tensor(own or garbage))
+            elif isinstance(request, Combine):
+                answer = request.work(*request.args)
             else:
                 assert isinstance(request, Select)
                 rows = torch.stack([promise.wait() for promise in request.losses])

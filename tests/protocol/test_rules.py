@@ -14,7 +14,7 @@ from basil.errors import UserError
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, tensor_of
 from basil.protocol.memory import Entry
-from basil.protocol.requests import Score
+from basil.protocol.requests import Combine, Score
 from basil.protocol.rules import RULES, Candidates, Choice
 
 from ring_helpers import answered
@@ -140,6 +140,15 @@ def test_who_lies_a_little_every_round_loses_its_standing() -> None:
     assert doubted == ["0"]
 
 
+def test_around_a_model_that_is_lost_there_is_no_region() -> None:
+    own, far = [math.nan, 1.0, 1.0], [9.0, -9.0, 1.5]
+    before = {"start": torch.tensor([0.9, 0.9, 0.9]), "sums": torch.ones(3)}
+    model, state, _ = trusted([far], own, {"trust": before}, [[math.inf] * 4, FAIR], c=0.2)
+    assert model == far
+    found, _, _ = trusted([[9.5, -9.5, 99.0]], [9.1, -9.1, 1.6], state, [BAD, GOOD], c=0.2)
+    assert found == pytest.approx([9.3, -9.3, 1.8], abs=1e-5)  # own turn: 0.1 in each coordinate
+
+
 GOOD, FAIR, BAD = [1.0, 1.1, 0.9, 1.0], [1.0, 1.2, 0.9, 1.1], [3.0, 3.1, 2.9, 3.0]
 
 
@@ -164,6 +173,9 @@ def trusted(
     try:
         while True:
             request = steps.send(answer)
+            if isinstance(request, Combine):
+                answer = request.work(*request.args)
+                continue
             assert isinstance(request, Score)
             asked.append(request.model.tolist())
             answer = Losses(torch.tensor(scores[len(asked) - 1]))
@@ -186,9 +198,9 @@ def test_the_region_by_hand() -> None:
     assert model == pytest.approx([corner[0], corner[1], 1.8], abs=1e-5)  # 1.8 was inside
     assert asked[1] == pytest.approx(model)
 
-    # The next turn was (0, 0.3, −0.4): mean squares are 0.9 of the old and 0.1 of the new ones.
+    # The next turn is (0, 0.3, −0.4): the first layer's mean square is (0.9 · 0.01 + 0) / 1.9.
     after = [model[0], model[1] + 0.3, model[2] - 0.4]
-    reach = 2 * math.sqrt(0.9 * 0.01), 2 * math.sqrt(0.9 * 0.125 + 0.1 * 0.125)
+    reach = 2 * math.sqrt(0.9 * 0.01 / 1.9), 2 * math.sqrt(0.125)
     wild = [after[0] + 100, after[1] - 100, after[2] + 100]
     found, _, _ = trusted([wild], after, state, [BAD, GOOD], c=0.2)
     expected = [after[0] + reach[0], after[1] - reach[1], after[2] + reach[1]]
@@ -196,7 +208,8 @@ def test_the_region_by_hand() -> None:
 
 
 def test_what_is_pulled_in_must_hold_on_the_batch() -> None:
-    own, state = [1.0, 1.0, 1.0], {"trust": {"start": torch.tensor([0.9, 0.9, 0.9])}}
+    own, before = [1.0, 1.0, 1.0], {"start": torch.tensor([0.9, 0.9, 0.9]), "sums": torch.zeros(3)}
+    state = {"trust": before}
     corner = [1.5, 0.5, 1.0]  # reach 0.5 · 10 · 0.1
     pulled, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, FAIR], c=0.5)
     assert pulled == pytest.approx(corner)

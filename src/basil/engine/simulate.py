@@ -192,7 +192,8 @@ class Simulator:
                     return
                 case Combine():
                     process.done.distances += request.distances
-                    self._end(process, request, request.work())
+                    made = self.compute.combine(request.work, request.args)
+                    self._end(process, request, made)
                     return
                 case Send():
                     answer = self._send(process, request)

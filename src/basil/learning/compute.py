@@ -10,7 +10,7 @@ and peers on a network agree bit for bit on a CPU with one thread.  `cuda.py` ha
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -114,6 +114,10 @@ class Compute:
         """One of the models by their losses; one's own if the rule's pick is garbage."""
         index = decide(torch.stack([promise.wait() for promise in losses]), pick, len(models))
         return Selection([*models, own], int(index))
+
+    def combine(self, work: Callable[..., Any], args: Sequence[Tensor]) -> Any:
+        """What a `Combine` asks for."""
+        return work(*args)
 
     def train(
         self,

@@ -161,7 +161,7 @@ class Engine:
                 )
             case Combine():
                 self.done.distances += request.distances
-                answer = request.work()
+                answer = self.compute.combine(request.work, request.args)
         self._worked += time.perf_counter() - begin
         return answer
 

@@ -131,15 +131,20 @@ class Train:
 
 @dataclass(slots=True, eq=False)
 class Combine:
-    """Arithmetic on whole models: distances and averages.  Answer: what `work()` returns.
+    """Arithmetic on whole models: distances and averages.  Answer: what `work(*args)` returns.
 
     A request, since it takes time: a distance to each of 40 neighbours costs more than an SGD step
     (Table III).  `distances` and `averages` say how many of them the work holds.
+
+    With `args` the work is a function of these alone, to one tensor or several, in operations that
+    never look at a value; the same function every time, or a partial of it.  A GPU then does it in
+    one launch.
     """
 
-    work: Callable[[], Any]
+    work: Callable[..., Any]
     distances: int = 0
     averages: int = 0
+    args: tuple[Tensor, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -3,6 +3,7 @@
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from basil.protocol.aggregate import distances, mean_of_better
 from basil.protocol.gossip import Heard, Step, gossip, share
@@ -29,25 +30,27 @@ def ubar(node: Node, *, keep_fraction: float = 0.33, alpha: float = 0.5) -> Prot
         own = heard.own
         if not heard.senders:
             return (yield from heard.train(own))
-        nearest = yield Combine(partial(_nearest, heard, keep), len(heard.senders))  # stage 1
+        near, models = partial(_nearest, keep=keep), (own, *heard.bodies)
+        nearest = yield Combine(near, len(heard.senders), args=models)  # stage 1
         losses = yield ScoreAll(torch.cat([own[None], nearest]), heard.batches[0])
-        means = losses.wait().mean(1, dtype=torch.float64)
         update = yield from heard.update()
-
-        def mix() -> torch.Tensor:
-            better = mean_of_better(own, nearest, means[1:], means[0])  # stage 2
-            return alpha * own + (1 - alpha) * better + update
-
-        mixed: torch.Tensor = yield Combine(mix, averages=1)
+        mix = partial(_mixed, alpha=alpha)
+        args = own, nearest, losses.wait(), update
+        mixed: Tensor = yield Combine(mix, averages=1, args=args)  # stage 2
         return mixed
 
     return gossip(node, scheme)
 
 
-def _nearest(heard: Heard, keep: int) -> torch.Tensor:
+def _nearest(own: Tensor, *others: Tensor, keep: int) -> Tensor:
     """The models nearest to one's own.  Which these are nobody looks at: a GPU is not waited for.
 
-    The others are not kept: all nodes are here at once, each with a copy of all its neighbours'.
+    The others are not kept: all nodes are here at once, each with all its neighbours' models.
     """
-    models = torch.stack(heard.bodies)
-    return models.index_select(0, distances(heard.own, models).argsort(stable=True)[:keep])
+    models = torch.stack(others)
+    return models.index_select(0, distances(own, models).argsort(stable=True)[:keep])
+
+
+def _mixed(own: Tensor, nearest: Tensor, losses: Tensor, update: Tensor, *, alpha: float) -> Tensor:
+    means = losses.mean(1, dtype=torch.float64)
+    return alpha * own + (1 - alpha) * mean_of_better(own, nearest, means[1:], means[0]) + update

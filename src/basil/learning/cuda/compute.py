@@ -15,6 +15,7 @@ float32 and fixed algorithms.  The same text runs on a CPU, uncaptured: so it is
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from basil.learning.compute import Compute, Job, Tested
+from basil.learning.cuda.captured import Captured
 from basil.learning.cuda.examiner import Examiner
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.late import LateSelection, PlacedLosses
@@ -101,6 +103,7 @@ class GraphCompute(Compute):
         self._launches: dict[object, Launch] = {}
         self._tracks: list[Track] = []
         self._panels: dict[tuple[int, int], Panel] = {}
+        self._captured: dict[object, Captured] = {}
 
     def _loss_places(self, places: int) -> Tensor:
         return torch.zeros(places, self._width, device=self.device)
@@ -127,6 +130,16 @@ class GraphCompute(Compute):
         if panel is None:
             panel = self._panels[shape] = Panel(self._kernels, *shape)
         return Losses(panel.score(models, batch))
+
+    def combine(self, work: Callable[..., Any], args: Sequence[Tensor]) -> Any:
+        """In one launch: what takes forty operations would keep the host busy for a whole turn."""
+        if not args:
+            return work()
+        kind = _identity(work), tuple((arg.shape, arg.dtype) for arg in args)
+        captured = self._captured.get(kind)
+        if captured is None:
+            captured = self._captured[kind] = Captured(work, args)
+        return captured(args)
 
     def select(
         self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
@@ -355,8 +368,8 @@ class GraphCompute(Compute):
         self._launches.clear()
 
 
-def _identity(pick: Pick) -> object:
-    """What makes two rules the same: a partial is made anew for each use."""
-    if isinstance(pick, partial):
-        return pick.func, pick.args, tuple(sorted(pick.keywords.items()))
-    return pick
+def _identity(function: Callable[..., Any]) -> object:
+    """What makes two functions the same: a partial is made anew for each use."""
+    if isinstance(function, partial):
+        return function.func, function.args, tuple(sorted(function.keywords.items()))
+    return function

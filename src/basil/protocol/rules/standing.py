@@ -1,6 +1,8 @@
 """A memory of who made models worse."""
 
 from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.learning.promises import chosen, means_of
-from basil.protocol.requests import Score
+from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
 from basil.protocol.rules.freshest import non_negative
 from basil.protocol.rules.noise import above_the_lowest, excess, first
@@ -39,44 +41,55 @@ def standing(
     do not matter yet) earns no bad verdicts.  A liar that alternates can keep its standing at the
     edge, and then does as much harm as it has done good.
     """
-    _, _, number, known = yield from in_good_standing(candidates, z, doubt, memory)
-    selected = chosen([*candidates.models, candidates.own], number)
-    return Choice(selected, selected, {"standing": known})
+    weighed = yield from in_good_standing(candidates, z, doubt, memory)
+    selected = chosen([*candidates.models, candidates.own], weighed.number)
+    return Choice(selected, selected, {"standing": weighed.records})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighed:
+    """The candidate that is chosen, one past the last for oneself; the losses of the best model
+    there is; and each known sender's [Σ μ^a t, Σ μ^2a], this round's verdicts included.
+    """
+
+    number: Tensor
+    lowest: Tensor
+    records: dict[str, Tensor]
 
 
 def in_good_standing(
     candidates: Candidates, z: float, doubt: float, memory: float
-) -> Generator[Score, Any, tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]]:
-    """All losses, one's own model's last; their means; the number chosen; everybody's record."""
+) -> Generator[Score | Combine, Any, Weighed]:
+    """What `standing` decides by."""
     non_negative(z, "z")
     if not 0 < memory <= 1:
         raise UserError(f"scheme.memory = {memory}: it must be above 0, up to 1")
     own = yield Score(candidates.own, candidates.batch)
-    losses = torch.stack([*(promise.wait() for promise in candidates.losses), own.wait()])
+    known: dict[str, Tensor] = dict(candidates.state.get("standing", {}))
+    names = [str(entry.sender) for entry in candidates.entries]
+    nothing = candidates.own.new_zeros(2, dtype=torch.float64)
+    losses = [*(promise.wait() for promise in candidates.losses), own.wait()]
+    args = *losses, *(known.get(name, nothing) for name in names)
+    work = partial(_weigh, count=len(names), z=z, doubt=doubt, memory=memory)
+    number, lowest, records = yield Combine(work, args=args)
+    return Weighed(number, lowest, known | dict(zip(names, records, strict=True)))
+
+
+def _weigh(
+    *tensors: Tensor, count: int, z: float, doubt: float, memory: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of losses of `count` candidates and oneself, and of records: number, lowest, new records."""
+    losses, records = torch.stack(tensors[: count + 1]), torch.stack(tensors[count + 1 :])
     means = means_of(losses)
-    known = _judged(candidates, losses[:-1], means[:-1], memory)
-    records = torch.stack([known[str(entry.sender)] for entry in candidates.entries])
+    verdicts = _verdicts(losses[:-1], means[:-1])
+    faded = torch.stack([memory * records[:, 0], memory**2 * records[:, 1]], 1)
+    judged = max(0, count - LEAST)  # the others have too few older models to be compared with
+    records = torch.cat([(faded + verdicts)[:judged], records[judged:]])
     doubted = records[:, 0] > doubt * records[:, 1].sqrt()
     near = above_the_lowest(losses, means) <= z
     trusted = torch.cat([near[:-1] & ~doubted, near[-1:]])
-    usable = trusted & means.isfinite()
-    return losses, means, first(usable).clamp(max=len(candidates.entries)), known
-
-
-def _judged(
-    candidates: Candidates, losses: Tensor, means: Tensor, memory: float
-) -> dict[str, Tensor]:
-    """Each known sender's [Σ μ^a t, Σ μ^2a], this round's verdicts included."""
-    known: dict[str, Tensor] = dict(candidates.state.get("standing", {}))
-    verdicts = _verdicts(losses, means)
-    fresh = torch.zeros(2, dtype=torch.float64, device=losses.device)
-    fading = torch.tensor([memory, memory**2], dtype=torch.float64, device=losses.device)
-    for row, entry in enumerate(candidates.entries):
-        name = str(entry.sender)
-        record = known.get(name, fresh)
-        judged = len(losses) - 1 - row >= LEAST
-        known[name] = record * fading + verdicts[row] if judged else record
-    return known
+    number = first(trusted & means.isfinite()).clamp(max=count)
+    return number, losses.index_select(0, means.argmin().view(1))[0], records
 
 
 def _verdicts(losses: Tensor, means: Tensor) -> Tensor:

@@ -1,16 +1,18 @@
 """No further in a lap than one could have gone oneself."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from basil.errors import UserError
 from basil.learning.promises import chosen, tensor_of
-from basil.protocol.requests import Score
+from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
 from basil.protocol.rules.noise import excess
 from basil.protocol.rules.standing import in_good_standing
 
-KEPT = 0.9  # how much of the mean square of one's steps is left after a round
+KEPT = 0.9  # what a turn's mean square counts a round later
 
 
 def trust(
@@ -40,31 +42,47 @@ def trust(
     """
     if not c > 0:
         raise UserError(f"scheme.c = {c}: it must be above 0")
-    losses, means, number, known = yield from in_good_standing(candidates, z, doubt, memory)
-    selected = chosen([*candidates.models, candidates.own], number)
-    model, own = tensor_of(selected), candidates.own
-    before = candidates.state.get("trust")
-    state = dict[str, Tensor]()
-    if before is not None:
-        squares = _mean_squares(own - before["start"], candidates.layers)
-        if "squares" in before:
-            squares = KEPT * before["squares"] + (1 - KEPT) * squares
-        state["squares"] = squares
-        reach = c * candidates.lap * _spread(squares.sqrt(), candidates.layers)
-        pulled = torch.minimum(torch.maximum(model, own - reach), own + reach)
-        scored = (yield Score(pulled, candidates.batch)).wait()
-        lowest = losses.index_select(0, means.argmin().view(1))[0]
-        model = torch.where(excess(scored, lowest) <= z, pulled, own)
-    state["start"] = model
-    return Choice(model, selected, {"standing": known, "trust": state})
+    weighed = yield from in_good_standing(candidates, z, doubt, memory)
+    models, own = [*candidates.models, candidates.own], candidates.own
+    selected = chosen(models, weighed.number)
+    before: dict[str, Tensor] | None = candidates.state.get("trust")
+    if before is None:
+        sums = own.new_zeros(len(candidates.layers) + 1)
+        state = {"start": tensor_of(selected), "sums": sums}
+    else:
+        sizes = tuple(layer.stop - layer.start for layer in candidates.layers)
+        pull = partial(_pulled, sizes=sizes, reach=c * candidates.lap)
+        args = weighed.number, own, before["start"], before["sums"], *models
+        pulled, sums = yield Combine(pull, args=args)
+        scored = yield Score(pulled, candidates.batch)
+        args = pulled, own, scored.wait(), weighed.lowest
+        state = {"start": (yield Combine(partial(_if_good, z=z), args=args)), "sums": sums}
+    return Choice(state["start"], selected, {"standing": weighed.records, "trust": state})
 
 
-def _mean_squares(step: Tensor, layers: tuple[slice, ...]) -> Tensor:
-    """Of a turn's changes, for each layer."""
-    return torch.stack([step[layer].square().mean() for layer in layers])
+def _pulled(
+    number: Tensor,
+    own: Tensor,
+    start: Tensor,
+    sums: Tensor,
+    *models: Tensor,
+    sizes: tuple[int, ...],
+    reach: float,
+) -> tuple[Tensor, Tensor]:
+    """The model of that number, pulled into the region, and the sums that this is made of.
+
+    `sums`: Σ 0.9^a of a turn's mean square in each layer, and last Σ 0.9^a.
+    """
+    turn = [part.square().mean() for part in (own - start).split(sizes)]
+    sums = KEPT * sums + torch.stack([*turn, torch.ones_like(turn[0])])
+    widths = reach * (sums[:-1] / sums[-1]).sqrt()
+    width = torch.cat([w.expand(size) for w, size in zip(widths, sizes, strict=True)])
+    model = torch.stack(models).index_select(0, number.view(1))[0]
+    pulled = torch.minimum(torch.maximum(model, own - width), own + width)
+    # Around a model that has got out of hand there is no region: it begins anew.
+    sane = (own.sum() + widths.sum()).isfinite()
+    return torch.where(sane, pulled, model), torch.where(sane, sums, 0.0)
 
 
-def _spread(values: Tensor, layers: tuple[slice, ...]) -> Tensor:
-    """A value for each layer, repeated for each of its coordinates."""
-    pairs = zip(values, layers, strict=True)
-    return torch.cat([value.expand(layer.stop - layer.start) for value, layer in pairs])
+def _if_good(pulled: Tensor, own: Tensor, losses: Tensor, lowest: Tensor, *, z: float) -> Tensor:
+    return torch.where(excess(losses, lowest) <= z, pulled, own)
