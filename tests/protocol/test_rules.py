@@ -207,14 +207,14 @@ def test_the_region_by_hand() -> None:
     assert found == pytest.approx(expected, abs=1e-4)
 
 
-def test_what_is_pulled_in_must_hold_on_the_batch() -> None:
+def test_what_would_cost_something_is_not_pulled_in() -> None:
     own, before = [1.0, 1.0, 1.0], {"start": torch.tensor([0.9, 0.9, 0.9]), "sums": torch.zeros(3)}
     state = {"trust": before}
     corner = [1.5, 0.5, 1.0]  # reach 0.5 · 10 · 0.1
     pulled, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, FAIR], c=0.5)
     assert pulled == pytest.approx(corner)
-    refused, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, BAD], c=0.5)
-    assert refused == own
+    kept, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, BAD], c=0.5)
+    assert kept == [7.0, -7.0, 1.0]
 
 
 @pytest.mark.parametrize(

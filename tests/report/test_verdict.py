@@ -30,8 +30,9 @@ def figure_of(*expected, metric="worst", against="rounds"):
     panels = (Panel("Gaussian attack"),)
     curves = (Curve("basil"), Curve("ubar"))
     return Figure(
-        "fig0", "A title", "A claim", {}, "A note", metric, against, 4, panels, curves, expected
-    )
+        "fig0", "A title", "A claim", {}, "A note", metric, against,
+        panel=panels, curve=curves, expect=expected,
+    )  # fmt: skip
 
 
 def traced(folder, finished=True):
@@ -61,6 +62,17 @@ def test_the_distance_of_two_curves_is_that_of_their_means_over_seeds(judged):
         "agrees"
     )
     assert far.outcome == "differs"
+
+
+def test_a_share_of_the_other(judged):
+    [found, less] = judged(
+        expects(than="ubar", of="share", at_least=1.78),
+        Expectation("ubar", ("a",), than="basil", of="share", at_least=0.6),
+    )
+    assert str(found) == (
+        "(a) expected: Basil ≥ 1.78 of UBAR; measured 75.0 ± 7.1 against 42.0 ± 1.4 (1.79): agrees"
+    )
+    assert less.outcome == "differs"  # 42 of 75 are 0.56
 
 
 def test_bounds_may_be_per_cent_and_on_both_sides(judged):
@@ -140,6 +152,13 @@ def test_a_reproduction_is_a_folder_that_says_where_it_comes_from(tmp_path):
         "| (a) Gaussian attack | Basil | 2 | 2 | 75.00 ± 7.07 | 77.00 ± 7.07 |",
     ):
         assert part in text
+    assert "round 1" not in text
+    earlier = replace(found, figure=replace(figure, at=(1, 7), says="The goal"))
+    text = (write_reproduction(earlier, tmp_path / "earlier") / "README.md").read_text()
+    assert "**The goal:** A claim" in text
+    assert "| panel | curve | round 1 | round 7 | rounds | seeds | worst | mean |" in text
+    # 60 and 40 in round 1; the mean over nodes lies 2 points above the worst
+    assert "| Basil | 50.00 ± 14.14 / 52.00 ± 14.14 | – | 2 | 2 | 75.00 ± 7.07 |" in text
     rows = (folder / "curves.csv").read_text().splitlines()
     assert rows[0].startswith("panel,curve,label,round,seeds,worst_mean,worst_std,mean_mean")
     assert rows[2].startswith("a,basil,Basil,1,2,50.00,14.14,52.00,14.14")  # of 60 and 40

@@ -2,7 +2,8 @@
 
 The file is a recipe (`basil run paper/fig4` runs it) with a section more:
 
-    [figure]                    title, claim (the paper's), note, metric, against, columns
+    [figure]                    title, claim (the paper's; or whose `says` says), note, metric,
+                                against, columns, at (rounds that its table has beside the last)
     [figure.quick]              keys of the recipe that make it small: ring.nodes = 20
     [[figure.panel]]            title, metric; set, quick: what its curves have in common
     [[figure.curve]]            id, name; set, quick; panels (letters; default: all)
@@ -53,6 +54,7 @@ class Curve:
 class Expectation:
     """At the end, `curve` is at least, at most: per cent, or points above the curve `than`.
 
+    of = "share": its accuracy as a share of that of `than`.
     of = "reach": how far along the axis `curve` first is as good as `than` ever gets, as a multiple
     of how far `than` is when it gets there.
     """
@@ -93,6 +95,8 @@ class Figure:
     metric: str = "worst"  # or "mean", over the benign nodes
     against: str = "rounds"  # or "seconds", "megabytes"
     columns: int = 4
+    at: tuple[int, ...] = ()  # rounds that the table has beside the last
+    says: str = "The paper"  # whose claim it is
     panel: tuple[Panel, ...] = ()
     curve: tuple[Curve, ...] = ()
     expect: tuple[Expectation, ...] = ()
@@ -186,9 +190,9 @@ def _check(figure: Figure, source: str) -> None:
     for name, value, known in (
         *(("metric", metric, ("worst", "mean")) for metric in _metrics(figure)),
         ("against", figure.against, ("rounds", "seconds", "megabytes")),
-        *(("of", e.of, ("accuracy", "reach")) for e in figure.expect),
+        *(("of", e.of, ("accuracy", "share", "reach")) for e in figure.expect),
         *(("curve", e.curve, curves) for e in figure.expect),
-        *(("than", e.than, curves) for e in figure.expect if e.than or e.of == "reach"),
+        *(("than", e.than, curves) for e in figure.expect if e.than or e.of != "accuracy"),
         *(("panels", p, figure.panels) for e in figure.expect for p in e.panels),
         *(("panels", p, figure.panels) for c in figure.curve for p in c.panels),
     ):

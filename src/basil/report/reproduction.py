@@ -24,6 +24,7 @@ from basil.report.verdict import Traced, Verdict
 
 FACTS, README, CURVES, PICTURE = "reproduction.json", "README.md", "curves.csv", "figure"
 METRICS = ("worst", "mean")
+LAST = ("rounds", "seeds", *METRICS)
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,8 @@ def _facts(found: Reproduction) -> dict[str, Any]:
         "name": figure.name,
         "title": figure.title,
         "claim": figure.claim,
+        "says": figure.says,
+        "at": list(figure.at),
         "note": figure.note,
         "size": found.size,
         "command": found.command,
@@ -136,6 +139,7 @@ def _facts(found: Reproduction) -> dict[str, Any]:
                 "rounds": each.rounds,
                 "seeds": len(each.runs),
                 **{metric: _last(each, metric) for metric in METRICS},
+                "then": [_then(each, k) for k in figure.at],
             }
             for each in found.traced
         ],
@@ -153,8 +157,16 @@ def _last(each: Traced, metric: str) -> str:
     return " ± ".join(cell for cell in cells if cell) or "–"
 
 
+def _then(each: Traced, k: int) -> str:
+    """Worst / mean in round k, once all seeds have got there."""
+    entries = [entry for run in each.runs for entry in run.metrics if entry["round"] == k]
+    if not entries or len(entries) < len(each.runs):
+        return "–"
+    return " / ".join(" ± ".join(filter(None, _cells(entries, metric))) for metric in METRICS)
+
+
 def _readme(facts: dict[str, Any], picture: bool) -> str:
-    lines = [f"# {facts['title']}", "", f"**The paper:** {facts['claim']}", ""]
+    lines = [f"# {facts['title']}", "", f"**{facts['says']}:** {facts['claim']}", ""]
     if picture:
         lines += [f"![{facts['title']}]({PICTURE}.png)", ""]
     lines += verdict_lines(facts)
@@ -166,15 +178,16 @@ def _readme(facts: dict[str, Any], picture: bool) -> str:
             "Test accuracy over the benign nodes at the end, in per cent"
             " (mean ± standard deviation over seeds):",
             "",
-            "| panel | curve | rounds | seeds | worst | mean |",
-            "| --- | --- | --- | --- | --- | --- |",
+            _row("panel", "curve", *(f"round {k}" for k in facts["at"]), *LAST),
+            _row(*["---"] * (2 + len(facts["at"]) + len(LAST))),
         ]
         for row in facts["results"]:
             rounds = str(row["rounds"])
             if row["round"] < row["rounds"]:
                 rounds = f"{row['round']} of {rounds}"
-            cells = [f"({row['panel']}) {row['title']}", row["curve"], rounds, str(row["seeds"])]
-            lines.append(f"| {' | '.join([*cells, row['worst'], row['mean']])} |")
+            panel = f"({row['panel']}) {row['title']}"
+            last = rounds, str(row["seeds"]), row["worst"], row["mean"]
+            lines.append(_row(panel, row["curve"], *row["then"], *last))
     lines += ["", f"- command: `{facts['command']}` ({facts['size']})"]
     for key, word in (("commits", "commit"), ("machines", "machine")):
         if facts[key]:
@@ -182,6 +195,10 @@ def _readme(facts: dict[str, Any], picture: bool) -> str:
     if facts["seconds"]:
         lines.append(f"- computing time of all runs together: {facts['seconds']:.0f} s")
     return "\n".join(lines) + "\n"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def verdict_lines(facts: dict[str, Any]) -> list[str]:

@@ -62,7 +62,8 @@ def _verdict(
         assert other is not None
         value, words = _reach(own, other, figure.metric_of(panel), figure.against)
     else:
-        value, words = _accuracy(own, other, figure.metric_of(panel))
+        share = expected.of == "share"
+        value, words = _accuracy(own, other, figure.metric_of(panel), share)
     if value is None:
         # A figure that is complete and has no value never got there.
         outcome = DIFFERS if finished and expected.of == "reach" else UNFINISHED
@@ -86,6 +87,8 @@ def _sentence(expected: Expectation, own: Traced, other: Traced | None, against:
         )
     if other is None:
         return f"{own.label} {_bounds(low, high, lambda x: f'{x:g} %')}"
+    if expected.of == "share":
+        return f"{own.label} {_bounds(low, high, lambda x: f'{x:g} of {other.label}')}"
 
     def above(x: float) -> str:
         return f"{other.label} {'+' if x > 0 else '−'} {abs(x):g} points" if x else other.label
@@ -99,8 +102,10 @@ def _bounds(low: float | None, high: float | None, words: Any) -> str:
     return " and ".join(said)
 
 
-def _accuracy(own: Traced, other: Traced | None, metric: str) -> tuple[float | None, str]:
-    """Per cent, or points above the other; and in words."""
+def _accuracy(
+    own: Traced, other: Traced | None, metric: str, share: bool
+) -> tuple[float | None, str]:
+    """Per cent; points above the other, or the share of the other's; and in words."""
     mine = _per_cent(own, metric)
     theirs = _per_cent(other, metric) if other else None
     if mine is None or (other and theirs is None):
@@ -108,6 +113,9 @@ def _accuracy(own: Traced, other: Traced | None, metric: str) -> tuple[float | N
     mean, words = mine
     if theirs is None:
         return mean, words
+    if share:
+        value = mean / theirs[0]
+        return value, f"{words} against {theirs[1]} ({value:.2f})"
     return mean - theirs[0], f"{words} against {theirs[1]} ({mean - theirs[0]:+.1f})"
 
 

@@ -1,4 +1,4 @@
-"""No further in a lap than one could have gone oneself."""
+"""No further in a lap than one could have gone oneself, unless it is worth something."""
 
 from functools import partial
 
@@ -23,22 +23,24 @@ def trust(
     memory: float = 0.98,
     c: float = 0.3,
 ) -> Deliberation:
-    """`standing`, and what it chooses is pulled into a region around one's own last model.
+    """`standing`, and what it chooses is pulled towards one's own last model where that is free.
 
     y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate: x_j is what `standing` chooses,
     x_i this node's last model, N the turns of a lap, and s the root mean square of this node's own
-    turns in that layer (of the last rounds, weights 0.9^a).  y is scored; if its losses are within
-    z standard errors of the lowest, the node goes on from y, else from x_i.  Before its first turn
-    a node has no region and goes on from x_j.  (No publication's.)
+    turns in that layer (of the last rounds, weights 0.9^a).  y is scored: if its losses are within
+    z standard errors of the lowest, the node goes on from y, else from x_j.  Before its first turn
+    a node has no region.  (No publication's.)
 
     Why: colluders that lean on one coordinate, each within the noise of a batch, move it in a lap
     as far as b such shifts reach; N honest turns in random directions move it by √N · s, and N in
-    the same direction by N · s.  s is made of one's own turns, which nobody else can inflate.  The
-    pulled model is scored since a corner of the region may be worse than anything that was sent.
+    the same direction by N · s.  s is made of one's own turns, which nobody else can inflate.  What
+    lies outside and is worth something on this node's samples may stay, what is not is taken back.
+    (To go on from x_i instead starves a node: whoever falls behind has a region around an old
+    model, refuses what is new, and falls behind further.)
 
-    Limits: a drift of less than c·N·s in a lap passes; docs/rules.md says what pushes back.  With a
-    c so small that honest progress is cut off, the ring slows down to this pace.  It costs S + 2
-    evaluations a turn and a second model in a node's memory.
+    Limits: a drift of less than c·N·s in a lap passes, and one that comes with a gain
+    (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  It
+    costs S + 2 evaluations a turn and a second model in a node's memory.
     """
     if not c > 0:
         raise UserError(f"scheme.c = {c}: it must be above 0")
@@ -53,9 +55,9 @@ def trust(
         sizes = tuple(layer.stop - layer.start for layer in candidates.layers)
         pull = partial(_pulled, sizes=sizes, reach=c * candidates.lap)
         args = weighed.number, own, before["start"], before["sums"], *models
-        pulled, sums = yield Combine(pull, args=args)
+        model, pulled, sums = yield Combine(pull, args=args)
         scored = yield Score(pulled, candidates.batch)
-        args = pulled, own, scored.wait(), weighed.lowest
+        args = model, pulled, scored.wait(), weighed.lowest
         state = {"start": (yield Combine(partial(_if_good, z=z), args=args)), "sums": sums}
     return Choice(state["start"], selected, {"standing": weighed.records, "trust": state})
 
@@ -68,8 +70,8 @@ def _pulled(
     *models: Tensor,
     sizes: tuple[int, ...],
     reach: float,
-) -> tuple[Tensor, Tensor]:
-    """The model of that number, pulled into the region, and the sums that this is made of.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The model of that number; pulled into the region; and the sums that this is made of.
 
     `sums`: Σ 0.9^a of a turn's mean square in each layer, and last Σ 0.9^a.
     """
@@ -81,8 +83,8 @@ def _pulled(
     pulled = torch.minimum(torch.maximum(model, own - width), own + width)
     # Around a model that has got out of hand there is no region: it begins anew.
     sane = (own.sum() + widths.sum()).isfinite()
-    return torch.where(sane, pulled, model), torch.where(sane, sums, 0.0)
+    return model, torch.where(sane, pulled, model), torch.where(sane, sums, 0.0)
 
 
-def _if_good(pulled: Tensor, own: Tensor, losses: Tensor, lowest: Tensor, *, z: float) -> Tensor:
-    return torch.where(excess(losses, lowest) <= z, pulled, own)
+def _if_good(model: Tensor, pulled: Tensor, losses: Tensor, lowest: Tensor, *, z: float) -> Tensor:
+    return torch.where(excess(losses, lowest) <= z, pulled, model)
