@@ -50,13 +50,14 @@ def ring(
     data: basil.Dataset | None = None,
     compiled: bool = False,
     beside: Experiment | None = None,
+    rule: str = "lowest-loss",
 ) -> Experiment:
     """The ring of the paper's experiments, unless said otherwise."""
     recipe = parse(
         {
             "seed": seed,
             "ring": {"nodes": nodes, "byzantine": byzantine, "connectivity": connectivity},
-            "scheme": {"rounds": rounds},
+            "scheme": {"rounds": rounds, "rule": rule},
             "learning": {"model": model, "batch": batch},
             "attack": {"name": attack},
         }

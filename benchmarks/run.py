@@ -1,6 +1,6 @@
 """Print what simulator and peers cost on this machine, as ratios measured in one run.
 
-python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [hop]
+python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [rules] [hop]
                          [--device cpu|cuda] [--threads N] [--json FILE]
 """
 
@@ -16,6 +16,7 @@ import groups
 import machinery
 import phase
 import scale
+import selection
 import torch
 import turn
 
@@ -48,6 +49,8 @@ def main() -> None:
         results["groups"] = groups.measure(args.device, args.threads)
     if "depth" in args.what:
         results["depth_virtual_s"] = depth.measure()
+    if "rules" in args.what:
+        results["rules"] = selection.measure(args.device)
     if "hop" in args.what:
         import hop  # needs what peers need, which a machine that only computes may not have
 

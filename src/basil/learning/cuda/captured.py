@@ -15,11 +15,15 @@ class Captured:
     def __init__(self, function: Callable[..., Any], args: Sequence[Tensor]) -> None:
         self._function = function
         self._inputs = [torch.empty_like(arg) for arg in args]
+        # Those of one type are copied at once.
+        kinds = dict.fromkeys(arg.dtype for arg in args)
+        self._alike = [[i for i, arg in enumerate(args) if arg.dtype == kind] for kind in kinds]
         self._outputs: Any = None  # of a captured run: always in the same place
         self._launch = Launch(self._work, 0, args[0].device)
 
     def __call__(self, args: Sequence[Tensor]) -> Any:
-        torch._foreach_copy_(self._inputs, list(args))
+        for some in self._alike:
+            torch._foreach_copy_([self._inputs[i] for i in some], [args[i] for i in some])
         self._launch([], [])
         if isinstance(self._outputs, Tensor):
             return self._outputs.clone()

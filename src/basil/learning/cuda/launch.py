@@ -43,7 +43,7 @@ class Launch:
         self._length = length
         self._cuda = device.type == "cuda"
         self._command = torch.zeros(length, dtype=torch.int64, device=device)
-        host = torch.zeros(AHEAD, length, dtype=torch.int64, pin_memory=self._cuda)
+        host = torch.zeros(AHEAD, length, dtype=torch.int64, pin_memory=self._cuda and length > 0)
         self._host = list(zip(host, host.numpy(), strict=True))  # views, made once
         self._taken: list[torch.cuda.Event | None] = [None, None]  # one for each half of the rows
         self._runs = 0
