@@ -4,7 +4,8 @@ A turn is some hundred small kernels.  What keeps the device busy:
 
 * **One launch.**  Scores are not computed when they are asked for but together with what comes
   next.  When a node trains, the last model is scored, the selection is made, and the selected model
-  is trained, all in one CUDA graph.  Which model was selected stays on the device.
+  is trained, all in one CUDA graph, beside the scores that only later turns need.  Which model was
+  selected stays on the device.
 * **Few bytes.**  What a graph needs to know (sample numbers, rows, places) is one small copy.
 * **No waiting.**  Nothing here reads a value back before somebody asks for it.
 
@@ -13,6 +14,7 @@ float32 and fixed algorithms.  The same text runs on a CPU, uncaptured: so it is
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -51,12 +53,14 @@ TRACKS = 8  # trainings at a time
 class Turn:
     """What a piece of work consists of; all that a captured graph cannot vary.
 
-    Score a model on `scores` batches of `batch` samples; select one of `models` (the last is one's
-    own) by `compared` losses on one such batch; train on batches of these `sizes`.
+    Score a model on `scores` batches of `batch` samples, of which the selection waits for the first
+    `urgent`; select one of `models` (the last is one's own) by `compared` losses on one such batch;
+    train on batches of these `sizes`.
     """
 
     batch: int = 0
     scores: int = 0
+    urgent: int = 0
     models: int = 0
     compared: int = 0
     pick: object = None
@@ -104,6 +108,7 @@ class GraphCompute(Compute):
         self._tracks: list[Track] = []
         self._panels: dict[tuple[int, int], Panel] = {}
         self._captured: dict[object, Captured] = {}
+        self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     def _loss_places(self, places: int) -> Tensor:
         return torch.zeros(places, self._width, device=self.device)
@@ -175,7 +180,10 @@ class GraphCompute(Compute):
     ) -> Tensor:
         if any(len(promise) != sizes[0] for promise in self._pending):
             self.flush()
-        pending, self._pending = self._pending, []
+        needed = {promise.place for promise in selection.losses}
+        pending = sorted(self._pending, key=lambda promise: promise.place not in needed)
+        urgent = sum(promise.place in needed for promise in pending)
+        self._pending = []
         rows = self._models
         rows.begin()
         samples = [batch.indices for batch in batches]
@@ -186,7 +194,7 @@ class GraphCompute(Compute):
         numbers += selection.numbers([rows.row(model) for model in selection.models])
         numbers[0] = out = rows.free()
         models, losses, pick = selection.models, selection.losses, _identity(selection.pick)
-        turn = Turn(sizes[0], len(pending), len(models), len(losses), pick, sizes)
+        turn = Turn(sizes[0], len(pending), urgent, len(models), len(losses), pick, sizes)
         self._launch(turn, samples, numbers, selection.pick)
         for promise in pending:
             promise.made = True
@@ -318,11 +326,16 @@ class GraphCompute(Compute):
         steps = [fields.next(size) for size in turn.sizes]
         scored = fields.next(turn.scores * turn.batch)
         out, bits = (fields.next(1), fields.next(1)) if steps else (command[:0], command[:0])
+        first = turn.urgent if steps else turn.scores
+        aside = first < turn.scores  # later turns ask for the rest: while this one goes on
         if turn.scores:
             vector = self._models.matrix.index_select(0, fields.next(1))
-            losses = self._kernels.losses(vector, scored).view(turn.scores, turn.batch)
-            table = self.losses.tensor[:, : turn.batch]
-            table.index_copy_(0, fields.next(turn.scores), losses)
+            places, split = fields.next(turn.scores), first * turn.batch
+            if first:
+                self._score(vector, scored[:split], places[:first])
+            if aside:
+                with self._beside():
+                    self._score(vector, scored[split:], places[first:])
         row = self._pick(turn, pick, fields) if turn.compared else None
         if steps:
             row = fields.next(1) if row is None else row
@@ -330,6 +343,19 @@ class GraphCompute(Compute):
             for indices in steps:
                 self._kernels.step(self._lane, indices, bits.view(torch.float64)[0].float())
             self._models.matrix.index_copy_(0, out, self._lane.vector.detach())
+        if aside and self._side is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self._side)
+
+    def _score(self, vector: Tensor, samples: Tensor, places: Tensor) -> None:
+        losses = self._kernels.losses(vector, samples).view(len(places), -1)
+        self.losses.tensor[:, : losses.shape[1]].index_copy_(0, places, losses)
+
+    def _beside(self) -> AbstractContextManager[object]:
+        """On a second stream, after what was asked for up to here: in a graph, a branch of it."""
+        if self._side is None:
+            return nullcontext()
+        self._side.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self._side)
 
     def _pick(self, turn: Turn, pick: Pick | None, fields: Fields) -> Tensor:
         """The row of the selected model."""
