@@ -131,7 +131,7 @@ def test_who_lies_a_little_every_round_loses_its_standing() -> None:
         rows = [base + stream.normal(0.0, 0.1, 80) for _ in range(10)]
         rows[0] += 0.5 * 0.1 * math.sqrt(2 / 80)  # the nearest is the liar
         own = base + 0.05
-        choice = choose("standing", [row.tolist() for row in rows], own.tolist(), state)
+        choice = choose("standing", [row.tolist() for row in rows], own.tolist(), state, doubt=2.0)
         state = choice.state
         picks.append(choice.selected.index)
     assert picks[:10].count(0) >= 2  # at first it is chosen as often as any

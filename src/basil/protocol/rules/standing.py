@@ -22,7 +22,7 @@ MOST = (
 
 
 def standing(
-    candidates: Candidates, *, z: float = 1.0, doubt: float = 2.0, memory: float = 0.98
+    candidates: Candidates, *, z: float = 1.0, doubt: float = 1.0, memory: float = 0.98
 ) -> Deliberation:
     """`freshest`, from senders whose models were not, over the rounds, worse than those before.
 

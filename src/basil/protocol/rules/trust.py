@@ -21,7 +21,7 @@ def trust(
     z: float = 1.0,
     doubt: float = 1.0,
     memory: float = 0.98,
-    c: float = 0.3,
+    c: float = 1.0,
 ) -> Deliberation:
     """`standing`, and what it chooses is pulled towards one's own last model where that is free.
 
