@@ -14,8 +14,6 @@ float32 and fixed algorithms.  The same text runs on a CPU, uncaptured: so it is
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,10 +27,11 @@ from basil.learning.cuda.captured import Captured
 from basil.learning.cuda.examiner import Examiner
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.late import LateSelection, PlacedLosses
-from basil.learning.cuda.launch import Fields, Launch, bits_of
+from basil.learning.cuda.launch import Launch, bits_of
 from basil.learning.cuda.panel import Panel
 from basil.learning.cuda.places import Models, Places
 from basil.learning.cuda.track import Track
+from basil.learning.cuda.turn import Turn, Turns
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import (
@@ -41,30 +40,11 @@ from basil.learning.promises import (
     Pick,
     Promise,
     Selection,
-    decide,
     kept,
     tensor_of,
 )
 
 TRACKS = 8  # trainings at a time
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What a piece of work consists of; all that a captured graph cannot vary.
-
-    Score a model on `scores` batches of `batch` samples, of which the selection waits for the first
-    `urgent`; select one of `models` (the last is one's own) by `compared` losses on one such batch;
-    train on batches of these `sizes`.
-    """
-
-    batch: int = 0
-    scores: int = 0
-    urgent: int = 0
-    models: int = 0
-    compared: int = 0
-    pick: object = None
-    sizes: tuple[int, ...] = ()
 
 
 class GraphCompute(Compute):
@@ -108,7 +88,7 @@ class GraphCompute(Compute):
         self._tracks: list[Track] = []
         self._panels: dict[tuple[int, int], Panel] = {}
         self._captured: dict[object, Captured] = {}
-        self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._turns = Turns(self._kernels, self._lane, self._models, self.losses, self.picked)
 
     def _loss_places(self, places: int) -> Tensor:
         return torch.zeros(places, self._width, device=self.device)
@@ -304,8 +284,6 @@ class GraphCompute(Compute):
 
         return Promise(keep)
 
-    # -- what is captured ----------------------------------------------------------------------
-
     def _launch(
         self,
         turn: Turn,
@@ -316,55 +294,9 @@ class GraphCompute(Compute):
         launch = self._launches.get(turn)
         if launch is None:
             length = sum(map(len, samples)) + len(numbers)
-            launch = Launch(partial(self._work, turn, pick), length, self.device)
+            launch = Launch(partial(self._turns.take, turn, pick), length, self.device)
             self._launches[turn] = launch
         launch(samples, numbers)
-
-    def _work(self, turn: Turn, pick: Pick | None, command: Tensor) -> None:
-        """Everything in one: see `Turn`."""
-        fields = Fields(command)
-        steps = [fields.next(size) for size in turn.sizes]
-        scored = fields.next(turn.scores * turn.batch)
-        out, bits = (fields.next(1), fields.next(1)) if steps else (command[:0], command[:0])
-        first = turn.urgent if steps else turn.scores
-        aside = first < turn.scores  # later turns ask for the rest: while this one goes on
-        if turn.scores:
-            vector = self._models.matrix.index_select(0, fields.next(1))
-            places, split = fields.next(turn.scores), first * turn.batch
-            if first:
-                self._score(vector, scored[:split], places[:first])
-            if aside:
-                with self._beside():
-                    self._score(vector, scored[split:], places[first:])
-        row = self._pick(turn, pick, fields) if turn.compared else None
-        if steps:
-            row = fields.next(1) if row is None else row
-            torch.index_select(self._models.matrix, 0, row, out=self._lane.vector)
-            for indices in steps:
-                self._kernels.step(self._lane, indices, bits.view(torch.float64)[0].float())
-            self._models.matrix.index_copy_(0, out, self._lane.vector.detach())
-        if aside and self._side is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self._side)
-
-    def _score(self, vector: Tensor, samples: Tensor, places: Tensor) -> None:
-        losses = self._kernels.losses(vector, samples).view(len(places), -1)
-        self.losses.tensor[:, : losses.shape[1]].index_copy_(0, places, losses)
-
-    def _beside(self) -> AbstractContextManager[object]:
-        """On a second stream, after what was asked for up to here: in a graph, a branch of it."""
-        if self._side is None:
-            return nullcontext()
-        self._side.wait_stream(torch.cuda.current_stream(self.device))
-        return torch.cuda.stream(self._side)
-
-    def _pick(self, turn: Turn, pick: Pick | None, fields: Fields) -> Tensor:
-        """The row of the selected model."""
-        assert pick is not None
-        places, rows = fields.next(turn.compared), fields.next(turn.models)
-        losses = self.losses.tensor[:, : turn.batch].index_select(0, places)
-        index = decide(losses, pick, turn.models - 1).view(1)
-        self.picked.tensor.index_copy_(0, fields.next(1), index)
-        return rows.index_select(0, index)
 
     # -- places --------------------------------------------------------------------------------
 
