@@ -30,6 +30,10 @@ SLOW: dict[str, dict[str, Any]] = {
         "scheme": {"name": "basil+", "rounds": 3},
         "attack": {"name": "gaussian"},
     },
+    "a rule with a memory": {
+        "scheme": {"rounds": 4, "rule": "trust"},
+        "attack": {"name": "drift"},
+    },
     "a lie that is tried out": {"attack": {"name": "brink", "direction": "signs"}},
     "r-plain": {"scheme": {"name": "r-plain", "rounds": 4}},
     "ubar": {"scheme": {"name": "ubar", "rounds": 4}, "attack": {"name": "sign-flip"}},
