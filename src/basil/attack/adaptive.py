@@ -20,6 +20,7 @@ from basil.attack.check import at_least, not_negative, one_of, positive, slot_of
 from basil.attack.view import Trial, View, declares
 from basil.protocol.requests import ScoreAll
 from basil.protocol.rules.noise import excess, first
+from basil.protocol.rules.trust import mean_squares, region
 
 EASE = 0.5  # how much shorter each shift is than the one tried before it
 
@@ -83,11 +84,8 @@ def edge(view: View, *, c: float = 0.3) -> Tensor:
 
 def _half_width(view: View, c: float) -> Tensor:
     """c·N·s for every coordinate, with s from this node's own step."""
-    step = view.honest - view.chosen
-    width = torch.empty_like(step)
-    for layer in view.layout.layers:
-        width[layer] = c * view.lap * step[layer].square().mean().sqrt()
-    return width
+    sizes = [layer.stop - layer.start for layer in view.layout.layers]
+    return region(mean_squares(view.honest - view.chosen, sizes), sizes, c * view.lap)
 
 
 def _signs(view: View) -> Tensor:

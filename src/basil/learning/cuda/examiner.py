@@ -1,11 +1,11 @@
 """Models on a test set, beside the training: a turn of a ring leaves most of a GPU idle."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
+from basil.learning.cuda.beside import Beside
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Launch
 from basil.learning.pool import Pool
@@ -26,7 +26,7 @@ class Examiner:
         self._vectors = torch.zeros(min(room, CLASS), kernels.padded, device=device)
         self._sums = torch.zeros(room, 2, dtype=torch.float64, device=device)
         self._launch = Launch(self._examine, 2, device)
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._beside = Beside(device)
 
     def examine(
         self, models: Sequence[Tensor], read: Callable[[Tensor], Callable[[], Tensor]]
@@ -37,25 +37,13 @@ class Examiner:
         """
         for start in range(0, len(models), CLASS):
             some = torch.stack(list(models[start : start + CLASS]))
-            self._wait_for_the_last()
+            self._beside.wait()  # for what the models that lie here were asked
             self._vectors[: len(some), : some.shape[1]].copy_(some)
-            with self._beside():
+            with self._beside.begin():
                 for i in range(len(some)):
                     self._launch([], [i, start + i])
-        with self._beside():
+        with self._beside.begin():
             return read(self._sums[: len(models)])
-
-    def _wait_for_the_last(self) -> None:
-        """Of the models that lie here, which are about to be replaced."""
-        if self._stream is not None:
-            torch.cuda.current_stream(self._pool.device).wait_stream(self._stream)
-
-    def _beside(self) -> AbstractContextManager[object]:
-        """On a stream of its own, after what has been asked for up to here."""
-        if self._stream is None:
-            return nullcontext()
-        self._stream.wait_stream(torch.cuda.current_stream(self._pool.device))
-        return torch.cuda.stream(self._stream)
 
     def _examine(self, command: Tensor) -> None:
         vector = self._vectors.index_select(0, command[:1])

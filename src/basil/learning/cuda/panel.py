@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from basil.learning.cuda.beside import Beside
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Launch
 from basil.learning.pool import Batch
@@ -19,8 +20,7 @@ class Panel:
         self._models = torch.zeros(count, kernels.padded, device=device)
         self._losses = torch.zeros(count, samples, device=device)
         self._launch = Launch(self._work, samples, device)
-        lanes = min(LANES, count) if device.type == "cuda" else 0
-        self._streams = [torch.cuda.Stream(device) for _ in range(lanes)]
+        self._lanes = [Beside(device) for _ in range(min(LANES, count))]
 
     def score(self, models: Tensor, batch: Batch) -> Tensor:
         """Losses [model, sample]."""
@@ -29,17 +29,9 @@ class Panel:
         return self._losses.clone()
 
     def _work(self, samples: Tensor) -> None:
-        if not self._streams:
-            self._score(samples, 0, 1)
-            return
-        here = torch.cuda.current_stream()
-        for lane, stream in enumerate(self._streams):
-            stream.wait_stream(here)  # while a graph is captured, this makes it a branch
-            with torch.cuda.stream(stream):
-                self._score(samples, lane, len(self._streams))
-        for stream in self._streams:
-            here.wait_stream(stream)
-
-    def _score(self, samples: Tensor, first: int, step: int) -> None:
-        for i in range(first, len(self._losses), step):
-            self._losses[i].copy_(self._kernels.losses(self._models[i], samples))
+        for first, lane in enumerate(self._lanes):
+            with lane.begin():
+                for i in range(first, len(self._losses), len(self._lanes)):
+                    self._losses[i].copy_(self._kernels.losses(self._models[i], samples))
+        for lane in self._lanes:
+            lane.wait()

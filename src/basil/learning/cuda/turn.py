@@ -1,11 +1,11 @@
 """A turn on a GPU: score, select, train, as one graph."""
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from basil.learning.cuda.beside import Beside
 from basil.learning.cuda.kernels import Kernels, Lane
 from basil.learning.cuda.launch import Fields
 from basil.learning.cuda.places import Models, Places
@@ -41,8 +41,7 @@ class Turns:
         self.models = models
         self.losses = losses
         self.picked = picked
-        self.device = kernels.pool.device
-        self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self._beside = Beside(kernels.pool.device)
 
     def take(self, turn: Turn, pick: Pick | None, command: Tensor) -> None:
         """Everything in one: see `Turn`."""
@@ -58,7 +57,7 @@ class Turns:
             if first:
                 self._score(vector, scored[:split], places[:first])
             if aside:
-                with self._beside():
+                with self._beside.begin():
                     self._score(vector, scored[split:], places[first:])
         row = self._pick(turn, pick, fields) if turn.compared else None
         if steps:
@@ -67,19 +66,12 @@ class Turns:
             for indices in steps:
                 self.kernels.step(self.lane, indices, bits.view(torch.float64)[0].float())
             self.models.matrix.index_copy_(0, out, self.lane.vector.detach())
-        if aside and self._side is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self._side)
+        if aside:
+            self._beside.wait()
 
     def _score(self, vector: Tensor, samples: Tensor, places: Tensor) -> None:
         losses = self.kernels.losses(vector, samples).view(len(places), -1)
         self.losses.tensor[:, : losses.shape[1]].index_copy_(0, places, losses)
-
-    def _beside(self) -> AbstractContextManager[object]:
-        """On a second stream, after what was asked for up to here: in a graph, a branch of it."""
-        if self._side is None:
-            return nullcontext()
-        self._side.wait_stream(torch.cuda.current_stream(self.device))
-        return torch.cuda.stream(self._side)
 
     def _pick(self, turn: Turn, pick: Pick | None, fields: Fields) -> Tensor:
         """The row of the selected model."""

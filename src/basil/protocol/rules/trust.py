@@ -1,5 +1,6 @@
 """No further in a lap than one could have gone oneself, unless it is worth something."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -75,15 +76,25 @@ def _pulled(
 
     `sums`: Σ 0.9^a of a turn's mean square in each layer, and last Σ 0.9^a.
     """
-    turn = [part.square().mean() for part in (own - start).split(sizes)]
-    sums = KEPT * sums + torch.stack([*turn, torch.ones_like(turn[0])])
-    widths = reach * (sums[:-1] / sums[-1]).sqrt()
-    width = torch.cat([w.expand(size) for w, size in zip(widths, sizes, strict=True)])
+    turn = mean_squares(own - start, sizes)
+    sums = KEPT * sums + torch.cat([turn, turn.new_ones(1)])
+    width = region(sums[:-1] / sums[-1], sizes, reach)
     model = torch.stack(models).index_select(0, number.view(1))[0]
     pulled = torch.minimum(torch.maximum(model, own - width), own + width)
     # Around a model that has got out of hand there is no region: it begins anew.
-    sane = (own.sum() + widths.sum()).isfinite()
+    sane = (own.sum() + sums.sum()).isfinite()
     return model, torch.where(sane, pulled, model), torch.where(sane, sums, 0.0)
+
+
+def mean_squares(turn: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Of what a turn changes, for each layer."""
+    return torch.stack([part.square().mean() for part in turn.split(list(sizes))])
+
+
+def region(squares: Tensor, sizes: Sequence[int], reach: float) -> Tensor:
+    """reach · s for every coordinate, with s the root of its layer's mean square."""
+    widths = zip(reach * squares.sqrt(), sizes, strict=True)
+    return torch.cat([width.expand(size) for width, size in widths])
 
 
 def _if_good(model: Tensor, pulled: Tensor, losses: Tensor, lowest: Tensor, *, z: float) -> Tensor:
