@@ -79,7 +79,7 @@ def reproduce(args: argparse.Namespace) -> int:
         folder = write_reproduction(found, out)
         everything.append((found, folder))
         if args.publish:
-            write_reproduction(found, Path(args.publish))
+            write_reproduction(found, Path(args.publish), vector=False)
         if not args.json:
             _say(found, folder)
     pages = write_set(out) if everything else []

@@ -50,13 +50,13 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def write_reproduction(found: Reproduction, out: Path) -> Path:
-    """Write out/fig4 and return it."""
+def write_reproduction(found: Reproduction, out: Path, vector: bool = True) -> Path:
+    """Write out/fig4 and return it.  `vector`: the picture as SVG, too, which is large."""
     folder = out / found.figure.name
     folder.mkdir(parents=True, exist_ok=True)
     picture = can_draw() and any(run.metrics for each in found.traced for run in each.runs)
     if picture:
-        _draw(found, folder)
+        _draw(found, folder, vector)
     if found.traced:
         (folder / CURVES).write_text(_curves(found), encoding="utf-8")
     facts = _facts(found)
@@ -65,7 +65,7 @@ def write_reproduction(found: Reproduction, out: Path) -> Path:
     return folder
 
 
-def _draw(found: Reproduction, folder: Path) -> None:
+def _draw(found: Reproduction, folder: Path, vector: bool) -> None:
     from basil.report.curves import panels_figure
     from basil.report.plots import save
 
@@ -81,7 +81,9 @@ def _draw(found: Reproduction, folder: Path) -> None:
     ]
     metrics = {title: figure.metric_of(letter) for letter, title in titles.items()}
     picture = panels_figure(cases, metrics, figure.against, figure.columns)
-    save(picture, folder / PICTURE)
+    _, svg = save(picture, folder / PICTURE)
+    if not vector:
+        svg.unlink()
 
 
 def _curves(found: Reproduction) -> str:

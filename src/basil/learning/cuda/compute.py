@@ -193,18 +193,15 @@ class GraphCompute(Compute):
         starts = [tensor_of(job.model) for job in jobs]
         while len(self._tracks) < min(TRACKS, len(jobs)):
             self._tracks.append(Track(self._kernels, self.initial))
-        here, models = torch.cuda.current_stream(self.device), list(starts)
-        tracks = self._tracks[: len(jobs)]
+        models, tracks = list(starts), self._tracks[: len(jobs)]
         for i, track in enumerate(tracks):
-            mine = range(i, len(jobs), len(tracks))
             # From here on all that this stream was asked for before is done: what has been freed
             # may be used again, and the models to start from are there.
-            track.stream.wait_stream(here)
-            with torch.cuda.stream(track.stream):
-                for j in mine:
+            with track.beside.begin():
+                for j in range(i, len(jobs), len(tracks)):
                     models[j] = track.train(starts[j], jobs[j].batches, jobs[j].rate)
         for track in tracks:
-            here.wait_stream(track.stream)
+            track.beside.wait()
         return models
 
     def flush(self) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from basil.learning.cuda.beside import Beside
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Fields, Launch, bits_of
 from basil.learning.pool import Batch
@@ -15,7 +16,7 @@ class Track:
     """A stream of its own on which models are trained."""
 
     def __init__(self, kernels: Kernels, start: Tensor) -> None:
-        self.stream = torch.cuda.Stream(kernels.pool.device)
+        self.beside = Beside(kernels.pool.device)
         self._kernels = kernels
         self._lane = kernels.lane(start)
         self._launches: dict[tuple[int, ...], Launch] = {}
