@@ -6,10 +6,11 @@ is visited in its turn like the others (Algorithm 1, line 13).
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from basil.attack.view import Attack, Bench, Lie, Numbers, View
@@ -74,6 +75,9 @@ def adversary(
     # A protocol records its turn, sends, and keeps a checkpoint, all in one moment: who resumes a
     # run relies on that.  So a record waits while the lie that follows it is being tried out.
     held: list[Record] = []
+    # Who lies in some stages only needs an honest model for the others.
+    needs_none = not attack.trains and set(STAGES) <= set(stages)
+    lying = lies_in(k, start, every)
     answer: Any = None
     while True:
         try:
@@ -84,10 +88,18 @@ def adversary(
         if held and not isinstance(request, Send):
             yield from held
             held = []
-        # Who lies in some stages only needs an honest model for the others.
-        lying = lies_in(k, start, every)
-        idle = lying and not attack.trains and set(STAGES) <= set(stages)
+        idle = lying and needs_none
         match request:
+            case Receive(score_on=Batch() as batch) if idle:
+                answer = yield Receive(request.until, batch, pretend=True)
+                if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
+                    sender, number, body, time = (
+                        answer.sender,
+                        answer.round,
+                        answer.body,
+                        answer.time,
+                    )
+                    answer = Arrival(sender, number, body, time, _no_losses(node, batch))
             case Train():
                 chosen = request.model
                 passes = [(request.batches, request.rate)]
@@ -109,11 +121,6 @@ def adversary(
                 yield Pretend(request)
                 shape = len(request.models), len(request.batch)
                 answer = Losses(request.models[0].new_zeros(shape))
-            case Receive(score_on=Batch() as batch) if idle:
-                answer = yield Receive(request.until)
-                if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
-                    yield Pretend(Score(answer.body, batch))
-                    answer = replace(answer, losses=_no_losses(node, batch))
             case Send(body=Tensor() as honest) if lies(calendar.stage(request.round)):
                 view = View(
                     node=node.id,
@@ -141,6 +148,7 @@ def adversary(
                 answer = None
             case Checkpoint():
                 k = request.round
+                lying = lies_in(k, start, every)
                 state = partial(_state, k, chosen, memory.copy(), request.state)
                 answer = yield replace(request, state=state)
             case _:
@@ -175,7 +183,12 @@ def _spare(node: Node, number: int) -> Batch:
 
 def _no_losses(node: Node, batch: Batch) -> Losses:
     """Nobody will go by them; a rule may keep them, next to those of honest rounds."""
-    return Losses(node.initial_model.new_zeros(len(batch)))
+    return Losses(_zeros(len(batch), node.initial_model.device))
+
+
+@cache
+def _zeros(length: int, device: torch.device) -> Tensor:
+    return torch.zeros(length, device=device)
 
 
 def _state(

@@ -58,8 +58,9 @@ class Observer(Interface):
 # looks at the others' models looks last: at what all of them have sent up to this instant.
 STARTS, ARRIVES, ENDS, EXPIRES, OBSERVES = range(5)
 
-ToScore = tuple[Process, Tensor, Batch, Arrival | None]
-"""Who asks, which model, on what; the arrival that its losses are handed over with, if any."""
+ToScore = tuple[Process, Tensor, Batch | None, Arrival | None]
+"""Who asks, which model, on what (None: it only takes the time); the arrival that its losses are
+handed over with, if any."""
 
 Start = Callable[[int, float, dict[str, Any] | None, int | None], Protocol]
 """Make a node's protocol: node, time, its last checkpoint, the round in which it rejoins."""
@@ -164,7 +165,8 @@ class Simulator:
                         if request.score_on is None or not isinstance(arrival.body, Tensor):
                             answer = arrival
                             continue
-                        self._to_score(process, arrival.body, request.score_on, arrival)
+                        batch = None if request.pretend else request.score_on
+                        self._to_score(process, arrival.body, batch, arrival)
                     elif request.until <= self.now:
                         answer = Missing(self.now)
                         continue
@@ -293,17 +295,18 @@ class Simulator:
             if waiting.score_on is None or model is None:
                 self._resume(process, arrival)
             else:
-                process.done.evaluations += 1
-                scores.append((process, model, waiting.score_on, arrival))
+                batch = None if waiting.pretend else waiting.score_on
+                process.done.evaluations += batch is not None
+                scores.append((process, model, batch, arrival))
         if scores:
             self._scores.setdefault(id(model), []).extend(scores)
 
     # -- work --------------------------------------------------------------------------------
 
     def _to_score(
-        self, process: Process, model: Tensor, batch: Batch, arrival: Arrival | None
+        self, process: Process, model: Tensor, batch: Batch | None, arrival: Arrival | None
     ) -> None:
-        process.done.evaluations += 1
+        process.done.evaluations += batch is not None
         self._scores.setdefault(id(model), []).append((process, model, batch, arrival))
 
     def _work(self) -> None:
@@ -315,12 +318,15 @@ class Simulator:
             process.done.steps += len(job.batches)
             self._end(process, job, model)
         for group in scores.values():
-            losses = self.compute.score(group[0][1], [batch for _, _, batch, _ in group])
+            batches = [batch for _, _, batch, _ in group if batch is not None]
+            losses = self.compute.score(group[0][1], batches) if batches else []
             later = self.now + self.timing.forward
             self._at(later, ENDS, group[0][0].node, partial(self._scored, group, losses))
 
     def _scored(self, group: list[ToScore], losses: list[Losses]) -> None:
-        for (process, _, _, arrival), answer in zip(group, losses, strict=True):
+        scored = iter(losses)
+        for process, _, batch, arrival in group:
+            answer = None if batch is None else next(scored)
             if arrival is None:
                 self._resume(process, answer)
             else:

@@ -179,7 +179,7 @@ class Engine:
             self._keep_up()
             if got.sender in self.seen:
                 self.seen[got.sender] = body
-            if request.score_on is not None:
+            if request.score_on is not None and not request.pretend:
                 begin = time.perf_counter()
                 self.done.evaluations += 1
                 (got.losses,) = self.compute.score(body, [request.score_on])

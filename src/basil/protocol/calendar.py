@@ -43,8 +43,10 @@ class Calendar:
 
     def ring_round(self, number: int) -> int | None:
         """The round of a ring that a number belongs to; None if it is of another stage, or none."""
+        if number < 1 or not self.joined:
+            return number if number >= 1 else None
         k, stage, place = self._place(number)
-        return (k - 1) * self.laps + place + 1 if stage == RING and number >= 1 else None
+        return (k - 1) * self.laps + place + 1 if stage == RING else None
 
     def stage(self, number: int) -> tuple[int, str]:
         """The global round and the stage that a number belongs to."""

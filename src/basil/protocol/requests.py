@@ -72,10 +72,12 @@ class Receive:
     """The next arrival.  Answer: an `Arrival`, or `Missing` once the deadline has passed.
 
     With `score_on` a model is scored on that batch before it is handed over, as by a `Score`.
+    `pretend` (adversaries only): that takes its time, but nothing is computed, and no losses come.
     """
 
     until: float
     score_on: Batch | None = None
+    pretend: bool = False
 
 
 @dataclass(slots=True, eq=False)
