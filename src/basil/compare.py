@@ -13,8 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from basil.engine.gpu import gpu_processes
 from basil.engine.pool import Ended, in_processes
 from basil.engine.ray import on_ray
+from basil.engine.together import AT_ONCE
 from basil.errors import UserError
 from basil.experiment import Machine, choose_device
 from basil.protocol.schemes import GRAPH_SCHEMES
@@ -22,8 +24,6 @@ from basil.recipe import MEASURED, Recipe, fingerprint, parse, to_tree, vary
 from basil.record.read import read_run
 from basil.record.run_folder import FACTS, METRICS, SUMMARY
 from basil.worker import Finished, ready, run_away, run_tasks, unpack
-
-GPU_PROCESSES = 2  # the host is busy with one, the device is not; more get in each other's way
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where cases are run: in `jobs` processes (0: one a core, two on a GPU), or on Ray.
+    """Where cases are run: in `jobs` processes (0: one a core, on a GPU what suits it), or
+    on Ray.
 
     log: callbacks for every run, "module:name" each; see `basil.record.callback`.
     """
@@ -116,10 +117,11 @@ def _here(
     machine = workshop.machine
     device = choose_device(machine.device)  # a wrong one is said here, not once for each process
     on_gpu = device.type == "cuda"
-    jobs = workshop.jobs or (GPU_PROCESSES if on_gpu else os.cpu_count() or 1)
+    jobs = workshop.jobs or (gpu_processes() if on_gpu else os.cpu_count() or 1)
     groups = _shares(waiting, min(jobs, len(waiting))) if on_gpu else [[c] for c in waiting]
     tasks = [[(to_tree(case.recipe), str(case.folder)) for case in group] for group in groups]
-    work = partial(run_tasks, machine=machine, log=workshop.log)
+    at_once = max(1, AT_ONCE // jobs)
+    work = partial(run_tasks, machine=machine, log=workshop.log, at_once=at_once)
 
     def see(running: Sequence[int]) -> None:
         watch([case for i in running for case in groups[i]])
@@ -137,7 +139,7 @@ def _on_ray(
 ) -> Iterator[Outcome]:
     work = partial(run_away, machine=workshop.machine, log=workshop.log)
     trees = [to_tree(case.recipe) for case in waiting]
-    gpus = 1 / GPU_PROCESSES if workshop.machine.device.startswith("cuda") else 0.0
+    gpus = 1 / gpu_processes() if workshop.machine.device.startswith("cuda") else 0.0
     workers = workshop.jobs or os.cpu_count() or 1
     ended: Ended[tuple[Finished, dict[str, bytes]]]
     for ended in on_ray(

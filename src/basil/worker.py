@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from basil.engine.together import together
+from basil.engine.together import AT_ONCE, together
 from basil.errors import UserError
 from basil.experiment import Experiment, Interrupted, Machine, choose_device, take_up
 from basil.recipe import parse
@@ -39,7 +39,9 @@ def ready() -> None:
     signal.signal(signal.SIGINT, stop)
 
 
-def run_tasks(tasks: Sequence[Task], machine: Machine, log: Sequence[str] = ()) -> list[Finished]:
+def run_tasks(
+    tasks: Sequence[Task], machine: Machine, log: Sequence[str] = (), at_once: int = AT_ONCE
+) -> list[Finished]:
     """Run some tasks by turns; what became of each of them.  None ends the others."""
     finished: list[Finished] = [(None, "interrupted")] * len(tasks)
     turns = sum(tree["ring"]["nodes"] * tree["scheme"]["rounds"] for tree, _ in tasks)
@@ -75,7 +77,8 @@ def run_tasks(tasks: Sequence[Task], machine: Machine, log: Sequence[str] = ()) 
         except Exception as error:
             finished[i] = None, _sentence(error, folder)
 
-    for _ in together(map(course, range(len(tasks))), choose_device(machine.device)):
+    device = choose_device(machine.device)
+    for _ in together(map(course, range(len(tasks))), device, at_once):
         pass
     return finished
 

@@ -1,6 +1,7 @@
 """Several runs by turns in one process: each as if it were alone."""
 
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,26 @@ def test_no_more_than_so_many_at_once_and_each_to_its_end() -> None:
     for _ in by_turns(map(run, [20, 60, 40, 0, 80, 20]), torch.device("cpu"), 3):
         pass
     assert (begun, ended, most) == (6, 6, 3)
+
+
+def test_one_that_has_ended_is_gone_before_the_next_begins() -> None:
+    """Also if its parts know each other: of such there is a GPU full after a few dozen."""
+    alive: list[int] = []
+    ended: list[weakref.ref[Any]] = []
+
+    class Simulator:
+        def __init__(self) -> None:
+            self.me = self
+            ended.append(weakref.ref(self))
+
+    def run(_: int) -> Iterator[bool]:
+        alive.append(sum(known() is not None for known in ended))
+        simulator = Simulator()
+        yield simulator.me is simulator
+
+    for _ in by_turns(map(run, range(4)), torch.device("cpu"), 1):
+        pass
+    assert alive == [0, 0, 0, 0]
 
 
 def test_what_a_lost_process_had_finished_is_kept(tmp_path: Path) -> None:

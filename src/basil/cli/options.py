@@ -47,7 +47,10 @@ def add_shared(command: argparse.ArgumentParser) -> None:
 
 def add_jobs(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--jobs", type=whole, default=0, help="processes (default: one a core; two on a GPU)"
+        "--jobs",
+        type=whole,
+        default=0,
+        help="processes (default: one a core; on a GPU two, or eight if MPS is running)",
     )
 
 

@@ -1,5 +1,6 @@
 """Several simulators on one device, by turns."""
 
+import gc
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +11,7 @@ import torch
 from basil.engine.collector import unhurried_collector
 
 STRETCH = 0.005  # seconds: some twenty turns of a ring, so that changing over costs nothing
-AT_ONCE = 16  # rings that keep a GPU busy
+AT_ONCE = 32  # rings that keep a GPU busy, in however many processes
 
 
 def together(
@@ -19,7 +20,8 @@ def together(
     """Let each go on for a stretch, again and again, until all have ended; yields in between.
 
     On a GPU each has a stream of its own.  None waits for the device, so it always has work of all
-    of them, and computes them side by side.  When one ends, the next takes its place.
+    of them, and computes them side by side.  When one ends, the next takes its place, and its
+    memory.
     """
     waiting = iter(runs)
     at_work = list(zip(_lanes(device, at_once), waiting, strict=False))
@@ -32,9 +34,19 @@ def together(
                 if goes_on:
                     going_on.append((lane, run))
                 else:
+                    _clear_up(device)
                     going_on += [(lane, new) for new in islice(waiting, 1)]
             at_work = going_on
             yield
+
+
+def _clear_up(device: torch.device) -> None:
+    """Nodes and their simulator know each other: a run that has ended is there until the collector
+    comes, and an unhurried one does not come for hours.
+    """
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # other processes want it, too
 
 
 def _lanes(device: torch.device, count: int) -> list[AbstractContextManager[object]]:

@@ -81,6 +81,8 @@ class Compute:
             with torch.no_grad():
                 outputs = self.network(x)
                 losses = self.loss(outputs, y)
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, ValueError, IndexError) as error:
             raise UserError(
                 f"model: it cannot be applied to this data set's samples of shape"

@@ -27,7 +27,7 @@ from basil.learning.cuda.captured import Captured
 from basil.learning.cuda.examiner import Examiner
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.late import LateSelection, PlacedLosses
-from basil.learning.cuda.launch import Launch, bits_of
+from basil.learning.cuda.launch import Launch, Memory, bits_of
 from basil.learning.cuda.panel import Panel
 from basil.learning.cuda.places import Models, Places
 from basil.learning.cuda.track import Track
@@ -85,6 +85,7 @@ class GraphCompute(Compute):
         self._pending_model = self.initial
         self._examiners: dict[tuple[Pool, int], Examiner] = {}
         self._launches: dict[object, Launch] = {}
+        self._memory = Memory()  # of all that happens one after the other
         self._tracks: list[Track] = []
         self._panels: dict[tuple[int, int], Panel] = {}
         self._captured: dict[object, Captured] = {}
@@ -113,7 +114,7 @@ class GraphCompute(Compute):
         shape = len(models), len(batch)
         panel = self._panels.get(shape)
         if panel is None:
-            panel = self._panels[shape] = Panel(self._kernels, *shape)
+            panel = self._panels[shape] = Panel(self._kernels, *shape, self._memory)
         return Losses(panel.score(models, batch))
 
     def combine(self, work: Callable[..., Any], args: Sequence[Tensor]) -> Any:
@@ -123,7 +124,7 @@ class GraphCompute(Compute):
         kind = _identity(work), tuple((arg.shape, arg.dtype) for arg in args)
         captured = self._captured.get(kind)
         if captured is None:
-            captured = self._captured[kind] = Captured(work, args)
+            captured = self._captured[kind] = Captured(work, args, self._memory)
         return captured(args)
 
     def select(
@@ -291,7 +292,8 @@ class GraphCompute(Compute):
         launch = self._launches.get(turn)
         if launch is None:
             length = sum(map(len, samples)) + len(numbers)
-            launch = Launch(partial(self._turns.take, turn, pick), length, self.device)
+            work = partial(self._turns.take, turn, pick)
+            launch = Launch(work, length, self.device, self._memory)
             self._launches[turn] = launch
         launch(samples, numbers)
 
@@ -321,6 +323,7 @@ class GraphCompute(Compute):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # none of them may still be running
         self._launches.clear()
+        self._memory = Memory()  # a pool goes with the last graph that was captured in it
 
 
 def _identity(function: Callable[..., Any]) -> object:

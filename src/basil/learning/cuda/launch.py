@@ -7,6 +7,7 @@ is captured as a CUDA graph, and from then on one copy and one launch do all of 
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,11 +36,28 @@ def bits_of(rate: float) -> int:
     return bits
 
 
+class Memory:
+    """Where captured graphs keep what they compute on the way: some hundred megabytes.
+
+    Those that never run at the same time, and whose results lie elsewhere, can all use the same.
+    """
+
+    def __init__(self) -> None:
+        self.pool: Any = None  # as PyTorch names it, once there is a graph
+
+
 class Launch:
     """One kind of work with its command buffer."""
 
-    def __init__(self, work: Callable[[Tensor], None], length: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        work: Callable[[Tensor], None],
+        length: int,
+        device: torch.device,
+        memory: Memory | None = None,
+    ) -> None:
         self._work = work
+        self._memory = memory or Memory()
         self._length = length
         self._cuda = device.type == "cuda"
         self._command = torch.zeros(length, dtype=torch.int64, device=device)
@@ -84,11 +102,12 @@ class Launch:
         torch._C._cuda_clearCublasWorkspaces()
         with torch.cuda.stream(stream):  # torch.cuda.graph() would also sweep all of Python's heap
             # Other rings may be at work in this process: their calls must not break this capture.
-            graph.capture_begin(capture_error_mode="thread_local")
+            graph.capture_begin(self._memory.pool, capture_error_mode="thread_local")
             try:
                 self._work(self._command)
             finally:
                 graph.capture_end()
         torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.synchronize()
+        self._memory.pool = graph.pool()
         self._graph = graph

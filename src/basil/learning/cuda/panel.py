@@ -5,7 +5,7 @@ from torch import Tensor
 
 from basil.learning.cuda.beside import Beside
 from basil.learning.cuda.kernels import Kernels
-from basil.learning.cuda.launch import Launch
+from basil.learning.cuda.launch import Launch, Memory
 from basil.learning.pool import Batch
 
 LANES = 8  # evaluations at a time, inside one graph
@@ -14,12 +14,12 @@ LANES = 8  # evaluations at a time, inside one graph
 class Panel:
     """For a fixed number of models and samples."""
 
-    def __init__(self, kernels: Kernels, count: int, samples: int) -> None:
+    def __init__(self, kernels: Kernels, count: int, samples: int, memory: Memory) -> None:
         device = kernels.pool.device
         self._kernels = kernels
         self._models = torch.zeros(count, kernels.padded, device=device)
         self._losses = torch.zeros(count, samples, device=device)
-        self._launch = Launch(self._work, samples, device)
+        self._launch = Launch(self._work, samples, device, memory)
         self._lanes = [Beside(device) for _ in range(min(LANES, count))]
 
     def score(self, models: Tensor, batch: Batch) -> Tensor:

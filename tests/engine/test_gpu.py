@@ -1,0 +1,31 @@
+"""How many processes share a GPU: told by what NVIDIA's service leaves in its folder."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from basil.engine.gpu import SIDE_BY_SIDE, TAKING_TURNS, gpu_processes
+
+
+@pytest.fixture
+def number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    return tmp_path / "nvidia-cuda-mps-control.pid"
+
+
+def test_without_the_service_they_take_turns(number: Path) -> None:
+    assert gpu_processes() == TAKING_TURNS
+
+
+def test_with_it_there_are_more(number: Path) -> None:
+    number.write_text(f"{os.getpid()}\n")
+    assert gpu_processes() == SIDE_BY_SIDE
+
+
+def test_one_that_died_has_left_its_number(number: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    number.write_text(f"{gone.pid}\n")
+    assert gpu_processes() == TAKING_TURNS
