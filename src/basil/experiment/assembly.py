@@ -20,7 +20,7 @@ from basil.experiment.sharing import Shared, share
 from basil.learning.batches import draw_batches
 from basil.learning.compute import Compute
 from basil.learning.cuda import compute_for
-from basil.learning.models import cross_entropy, half_squared_error
+from basil.learning.models import corner, cross_entropy, half_squared_error
 from basil.learning.pool import Batch, Pool
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.calendar import Calendar
@@ -54,14 +54,17 @@ class Assembly:
             beside = None
         self.cast = cast or Cast(recipe, self.data)
         self.recipe = recipe
-        self.test: Pool = beside.test if beside else self._pool(self.data.test)
+        network = build_network(recipe, self.data, own)
+        self._corner = corner(network)
+        seen = beside if beside is not None and beside._corner == self._corner else None
+        self.test: Pool = seen.test if seen else self._pool(self.data.test)
         triggered = self.cast.triggered(self.data)
         self.triggered = None if triggered is None else self._pool(triggered)
         default = half_squared_error if self.data.classes == 0 else cross_entropy
         self.compute: Compute = compute_for(
-            build_network(recipe, self.data, own),
+            network,
             own.loss or default,
-            self._train_pool(beside),
+            self._train_pool(seen),
             models=recipe.ring.nodes,
             deterministic=machine.deterministic,
             compiled=machine.compiles(self.turns, self.steps_in_a_turn()),
@@ -100,7 +103,7 @@ class Assembly:
         return self._pool(self.cast.train)
 
     def _pool(self, samples: data.Samples) -> Pool:
-        return Pool(samples, self.data.mean, self.data.std, self.device)
+        return Pool(samples, self.data.mean, self.data.std, self.device, self._corner)
 
     @property
     def turns(self) -> int:

@@ -81,6 +81,12 @@ def cifar_cnn(shape: Shape, classes: int) -> nn.Module:
     )
 
 
+def corner(network: nn.Module) -> int | None:
+    """The size of the upper left corner that is all a network looks at; None: the whole image."""
+    first = network[0] if isinstance(network, nn.Sequential) and len(network) else None
+    return first.size if isinstance(first, Crop) else None
+
+
 def softmax(shape: Shape, classes: int) -> nn.Module:
     """Softmax regression: one linear layer, a convex problem (for Theorem 2)."""
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))

@@ -34,14 +34,17 @@ class Pool:
         mean: tuple[float, ...],
         std: tuple[float, ...],
         device: torch.device | str = "cpu",
+        corner: int | None = None,
     ) -> None:
+        """`corner`: all that the network looks at of an image; the rest is left out."""
         self.device = torch.device(device)
-        x = torch.from_numpy(np.ascontiguousarray(samples.x))
+        x = torch.from_numpy(np.ascontiguousarray(samples.x)).to(self.device)
         x = x.float() if x.is_floating_point() else x
+        x = x if corner is None else x[..., :corner, :corner]
         self.y = torch.from_numpy(np.ascontiguousarray(samples.y)).to(self.device)
         # Convolutions want the channels innermost: so they are stored, and batches gathered.
         self._images = x.ndim == 4 and x.shape[1] > 1
-        self._rows = (x.permute(0, 2, 3, 1) if self._images else x).contiguous().to(self.device)
+        self._rows = (x.permute(0, 2, 3, 1) if self._images else x).contiguous()
         shape = (-1,) if self._images else (1, -1) + (1,) * (x.ndim - 2)
         self._mean = torch.tensor(mean, dtype=torch.float32, device=self.device).view(shape)
         self._scale = 1.0 / torch.tensor(std, dtype=torch.float32, device=self.device).view(shape)

@@ -1,19 +1,22 @@
 """Undirected graphs: who exchanges models with whom in the graph-based schemes (App. G, H-B).
 
-networkx is no further burden on the compute core: torch itself requires it.
+networkx is no further burden on the compute core: torch itself requires it.  It is loaded when
+there is a graph: that takes half a second, and rings have none.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import networkx as nx
 import numpy as np
 
 from basil import rng
 from basil.errors import UserError
 from basil.table import Table
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Edges: TypeAlias = Iterable[tuple[int, int]]
 MOST_DRAWS = 1000  # of a random graph, before its parameters are held to be wrong
@@ -57,6 +60,8 @@ def build_graph(name: str, people: Population, seed: int, options: dict[str, Any
     is cut is drawn again, each time from the next numbered stream: every node that knows the seed
     arrives at the same one.
     """
+    import networkx as nx
+
     construct = GRAPHS[name]
     draws = MOST_DRAWS if name in RANDOM_GRAPHS else 1
     fault = ""
@@ -77,7 +82,9 @@ def build_graph(name: str, people: Population, seed: int, options: dict[str, Any
     raise UserError(f"graph.name = {name!r}: {fault}; it needs more edges, or another graph")
 
 
-def _fault(graph: nx.Graph, people: Population) -> str:
+def _fault(graph: "nx.Graph", people: Population) -> str:
+    import networkx as nx
+
     alone = sorted(node for node, degree in graph.degree if degree == 0)
     if alone:
         return f"node {alone[0]} has no neighbour"
@@ -109,6 +116,8 @@ def ring_lattice(people: Population, stream: np.random.Generator, *, k: int = 2)
         raise UserError(
             f"graph.k = {k}: in a ring of {people.size} nodes each has 1 to {most} on either side"
         )
+    import networkx as nx
+
     lattice = nx.circulant_graph(people.size, range(1, k + 1))
     return [(people.order[i], people.order[j]) for i, j in lattice.edges]
 
@@ -123,6 +132,8 @@ def torus(people: Population, stream: np.random.Generator, *, rows: int = 0) -> 
         right = ", ".join(map(str, factors))
         raise UserError(f"graph.rows = {rows}: {N} nodes are a torus of {right} rows")
     rows = rows or max(r for r in factors if r * r <= N)
+    import networkx as nx
+
     grid = nx.grid_2d_graph(rows, N // rows, periodic=True)
     place = [[people.order[r * (N // rows) + c] for c in range(N // rows)] for r in range(rows)]
     # Where there are only two rows, up and down lead to the same neighbour.
@@ -138,6 +149,8 @@ def random_regular(people: Population, stream: np.random.Generator, *, degree: i
         raise UserError(
             f"graph.degree = {degree}: with {N} nodes it must be even, every edge having two ends"
         )
+    import networkx as nx
+
     drawn: Edges = nx.random_regular_graph(degree, N, seed=int(stream.integers(2**32))).edges
     return drawn
 

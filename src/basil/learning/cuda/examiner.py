@@ -10,7 +10,7 @@ from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Launch
 from basil.learning.pool import Pool
 
-EXAMINED = 2000  # samples at a time
+EXAMINED = 5000  # samples at a time
 CLASS = 128  # models at a time: of these there are copies, so that the ring may go on
 
 
