@@ -6,14 +6,16 @@ from typing import Any
 import torch
 from rings import noise, ring, seconds_a_turn
 
+from basil.engine.gpu import gpu_processes
+from basil.engine.together import AT_ONCE
 from basil.experiment import Experiment
 
 
 def measure(device: str) -> list[dict[str, float]]:
     """(processes, rings in each); on a GPU compiled, and measured once all are warm."""
-    plans = (
-        [(1, 1), (1, 4), (1, 16), (2, 8), (4, 4)] if device == "cuda" else [(1, 1), (1, 4), (2, 2)]
-    )
+    here = gpu_processes()
+    on_gpu = [(1, 1), (1, 4), (1, 16), (2, 8), (here, AT_ONCE // here)]
+    plans = on_gpu if device == "cuda" else [(1, 1), (1, 4), (2, 2)]
     return [
         {"processes": p, "rings": p * r, "turns_a_second": _turns_a_second(p, r, device)}
         for p, r in plans

@@ -1,5 +1,6 @@
 """What the simulator knows of a node, besides the node's own protocol."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ class Process:
     protocol: Protocol | None  # None: the node is away, or has finished
     inbox: deque[Arrival] = field(default_factory=deque)
     receive: Receive | None = None  # the Receive that it waits in
+    alarm: float = math.inf  # when its deadline will next be looked at
     # What is needed to start it again: its checkpoint, and what has arrived since.
     state: Callable[[], dict[str, Any]] | None = None
     since: float = 0.0

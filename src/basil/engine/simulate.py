@@ -11,6 +11,7 @@ the same way every time, also when it is taken up again from a checkpoint.
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -218,28 +219,32 @@ class Simulator:
     def _set_alarm(self, process: Process, until: float) -> None:
         """Deadlines are set and met by the dozen in every turn, and hardly one ever passes.
 
-        So they are only filed under the tick that they fall into; when that tick comes, those that
-        still stand become events.
+        So a node is only filed under the tick that its deadline falls into, unless it will be
+        looked at before.  When that tick comes, a deadline that still stands becomes an event, and
+        one that has been put off is filed anew.
         """
+        if until >= process.alarm:
+            return
         tick = self._tick
         if not tick:
             tick = self._tick = until - self.now
         number = int(until / tick)
+        if number * tick <= self.now:
+            self._at(until, EXPIRES, process.node, partial(self._expire, process, process.receive))
+            return
+        process.alarm = number * tick
         filed = self._alarms.get(number)
         if filed is not None:
             filed.append(process)
-        elif number * tick <= self.now:
-            self._at(until, EXPIRES, process.node, partial(self._expire, process, process.receive))
         else:
             self._alarms[number] = [process]
-            self._at(number * tick, EXPIRES, -1, partial(self._open_tick, number))
+            self._at(process.alarm, EXPIRES, -1, partial(self._open_tick, number))
 
     def _open_tick(self, number: int) -> None:
         for process in dict.fromkeys(self._alarms.pop(number)):
-            waiting = process.receive
-            if waiting is not None and int(waiting.until / self._tick) == number:
-                expire = partial(self._expire, process, waiting)
-                self._at(max(self.now, waiting.until), EXPIRES, process.node, expire)
+            process.alarm = math.inf
+            if process.receive is not None:
+                self._set_alarm(process, max(self.now, process.receive.until))
 
     def _expire(self, process: Process, waiting: Receive | None) -> None:
         if waiting is not None and process.receive is waiting:

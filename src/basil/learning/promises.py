@@ -47,6 +47,15 @@ class Losses:
     def wait(self) -> Tensor:
         return self._tensor
 
+    def look(self) -> Tensor:
+        """The same without a copy, for whoever uses it at once."""
+        return self.wait()
+
+
+def stacked(losses: Sequence[Losses]) -> Tensor:
+    """Losses of several models on one batch as a matrix [model, sample]."""
+    return torch.stack([promise.look() for promise in losses])
+
 
 class Selection:
     """One of some models."""

@@ -102,12 +102,15 @@ class RingMember:
         if self.early:
             for waiting in list(self.early.values()):
                 self._take_in(waiting, step)
-        watch = self.watch
+        watch, score_on = self.watch, self._score_on(batches[0])
         while watch.step < step - 1:
-            arrival = yield Receive(watch.deadline(step), self._score_on(batches[0]))
+            arrival = yield Receive(watch.deadline(step), score_on)
             if isinstance(arrival, Missing):
                 break
-            yield from self._hear(arrival, step)  # line 16
+            if isinstance(arrival.body, Tensor):
+                self._take_in(arrival, step)  # line 16
+            elif isinstance(arrival.body, Rejoin):  # whatever else a liar may send is for nobody
+                yield from self._serve(arrival.sender)
 
         stored, state = self.memory, self.rule_state
         candidates, choice = yield from self._choose(stored, k, batches[0], self.model, state)
@@ -145,12 +148,6 @@ class RingMember:
         layers, lap = self.node.layers, len(self.ring)
         candidates = Candidates(entries, losses, own, batch, state, layers, lap)
         return candidates, (yield from self._rule(candidates))
-
-    def _hear(self, arrival: Arrival, my_step: int) -> Protocol:
-        if isinstance(arrival.body, Rejoin):
-            yield from self._serve(arrival.sender)
-        elif isinstance(arrival.body, Tensor):  # whatever else a liar may send is for nobody
-            self._take_in(arrival, my_step)
 
     def _take_in(self, arrival: Arrival, my_step: int) -> None:
         """Store a model, unless it is one that an honest node must refuse.

@@ -31,6 +31,7 @@ from basil.protocol.requests import (
     Protocol,
     Receive,
     Record,
+    Rejoin,
     Request,
     Send,
 )
@@ -221,7 +222,10 @@ class GroupMember(RingMember):
             self.now = max(self.now, arrival.time)
             if isinstance(arrival, Missing):
                 break
-            yield from self._hear(arrival, my_step=0)  # a model of this ring waits for the next lap
+            if isinstance(arrival.body, Tensor):
+                self._take_in(arrival, my_step=0)  # a model of this ring waits for the next lap
+            elif isinstance(arrival.body, Rejoin):
+                yield from self._serve(arrival.sender)
         self.scored_in = 0
         here = [i for i in senders if (number, i) in self.heard]
         self.silent |= {(stage, i) for i in senders if i not in here}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from basil.errors import UserError
-from basil.learning.promises import chosen, means_of
+from basil.learning.promises import chosen, means_of, stacked
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
 from basil.protocol.rules.freshest import non_negative
@@ -68,18 +68,17 @@ def in_good_standing(
     known: dict[str, Tensor] = dict(candidates.state.get("standing", {}))
     names = [str(entry.sender) for entry in candidates.entries]
     nothing = candidates.own.new_zeros(2, dtype=torch.float64)
-    losses = [*(promise.wait() for promise in candidates.losses), own.wait()]
-    args = *losses, *(known.get(name, nothing) for name in names)
-    work = partial(_weigh, count=len(names), z=z, doubt=doubt, memory=memory)
+    args = stacked([*candidates.losses, own]), *(known.get(name, nothing) for name in names)
+    work = partial(_weigh, z=z, doubt=doubt, memory=memory)
     number, lowest, records = yield Combine(work, args=args)
     return Weighed(number, lowest, known | dict(zip(names, records, strict=True)))
 
 
 def _weigh(
-    *tensors: Tensor, count: int, z: float, doubt: float, memory: float
+    losses: Tensor, *known: Tensor, z: float, doubt: float, memory: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of losses of `count` candidates and oneself, and of records: number, lowest, new records."""
-    losses, records = torch.stack(tensors[: count + 1]), torch.stack(tensors[count + 1 :])
+    """Of losses of the candidates and oneself, and of records: number, lowest, new records."""
+    records, count = torch.stack(known), len(known)
     means = means_of(losses)
     verdicts = _verdicts(losses[:-1], means[:-1])
     faded = torch.stack([memory * records[:, 0], memory**2 * records[:, 1]], 1)
