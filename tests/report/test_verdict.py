@@ -130,6 +130,26 @@ def test_an_unfinished_run_is_said_to_be_one(judged):
     assert verdict.outcome == "not finished; so far it agrees"
 
 
+def test_what_is_not_finished_is_compared_where_all_have_got_to(tmp_path):
+    """One of Basil's two is in round 1, with 60 %: there the other has 40 %, and UBAR 50 %, twice.
+    In the end UBAR has 42 %, and Basil would have been ahead of it."""
+    curves = traced(tmp_path)
+    late = write_run(tmp_path / "late", seed=0, worst=(0.1, 0.6), finished=False)
+    runs = read_run(late), curves["a", "basil"].runs[1]
+    curves["a", "basil"] = replace(curves["a", "basil"], runs=runs)
+    [found] = verdicts(figure_of(expects(than="ubar", at_least=1)), curves)
+    assert found.measured == "in round 1 50.0 ± 14.1 against 50.0 ± 0.0 (+0.0)"
+    assert found.outcome == "not finished; so far it differs"
+
+
+def test_before_the_first_round_there_is_nothing_to_compare(tmp_path):
+    curves = traced(tmp_path)
+    begun = read_run(write_run(tmp_path / "begun", seed=0, worst=(0.1,), finished=False))
+    curves["a", "basil"] = replace(curves["a", "basil"], runs=(begun,))
+    [found] = verdicts(figure_of(expects(than="ubar", at_least=0)), curves)
+    assert (found.measured, found.outcome) == ("nothing yet", "not finished")
+
+
 def test_a_reproduction_is_a_folder_that_says_where_it_comes_from(tmp_path):
     figure = figure_of(expects(than="ubar", at_least=40), expects(at_least=50))
     curves = traced(tmp_path / "runs")

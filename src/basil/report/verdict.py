@@ -106,11 +106,13 @@ def _accuracy(
     own: Traced, other: Traced | None, metric: str, share: bool
 ) -> tuple[float | None, str]:
     """Per cent; points above the other, or the share of the other's; and in words."""
-    mine = _per_cent(own, metric)
-    theirs = _per_cent(other, metric) if other else None
-    if mine is None or (other and theirs is None):
+    until = _reached([own, other] if other else [own])
+    mine = _per_cent(own, metric, until)
+    theirs = _per_cent(other, metric, until) if other else None
+    if mine is None or (other and theirs is None) or until == 0:
         return None, "nothing yet"
     mean, words = mine
+    words = words if until is None else f"in round {until} {words}"
     if theirs is None:
         return mean, words
     if share:
@@ -119,9 +121,23 @@ def _accuracy(
     return mean - theirs[0], f"{words} against {theirs[1]} ({mean - theirs[0]:+.1f})"
 
 
-def _per_cent(traced: Traced, metric: str) -> tuple[float, str] | None:
-    """As last measured: mean over seeds, with their spread."""
-    last = [run.metrics[-1].get("accuracy") or {} for run in traced.runs if run.metrics]
+def _reached(traced: list[Traced]) -> int | None:
+    """The last round that all runs have got to: there they can be compared.  None: at their end."""
+    if all(each.finished for each in traced) or len({each.rounds for each in traced}) > 1:
+        return None
+    return min((_last(run) for each in traced for run in each.runs), default=0)
+
+
+def _last(run: Run) -> int:
+    return int(run.metrics[-1]["round"]) if run.metrics else 0
+
+
+def _per_cent(traced: Traced, metric: str, until: int | None) -> tuple[float, str] | None:
+    """As last measured, up to a round if one is given: mean over seeds, with their spread."""
+    last = []
+    for run in traced.runs:
+        entries = [e for e in run.metrics if until is None or e["round"] <= until]
+        last += [entry.get("accuracy") or {} for entry in entries[-1:]]
     found = [100 * float(each[metric]) for each in last if each.get(metric) is not None]
     if not found:
         return None
