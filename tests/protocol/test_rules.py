@@ -81,7 +81,7 @@ def test_a_lap_of_small_harm_is_noticed() -> None:
 
 
 def standing_literally(
-    rounds: list[Table], z: float, doubt: float, memory: float
+    rounds: list[Table], z: float, doubt: float, memory: float, credit: float
 ) -> tuple[list[int], dict[int, tuple[float, float]]]:
     """Index chosen in each round; each sender's sums.  The last row of a table is one's own."""
     sums: dict[int, tuple[float, float]] = {}
@@ -98,7 +98,8 @@ def standing_literally(
         best = min(table, key=statistics.fmean)
         for j, row in enumerate(table):
             total, weight = sums.get(j, (0.0, 0.0)) if j < len(others) else (0.0, 0.0)
-            if excess(row, best) <= z and total <= doubt * math.sqrt(weight):
+            stands = total / math.sqrt(weight) if weight else 0.0
+            if excess(row, best) <= z + credit * max(0.0, -stands - doubt) and stands <= doubt:
                 made.append(j)
                 break
         else:
@@ -107,13 +108,18 @@ def standing_literally(
 
 
 @settings(deadline=None, max_examples=50)
-@given(rounds=st.lists(tables(7), min_size=1, max_size=4), doubt=st.sampled_from([0.0, 1.0, 2.0]))
-def test_standing_against_a_literal_twin(rounds: list[Table], doubt: float) -> None:
-    expected, sums = standing_literally(rounds, 1.13, doubt, 0.9)
+@given(
+    rounds=st.lists(tables(7), min_size=1, max_size=4),
+    doubt=st.sampled_from([0.0, 1.0, 2.0]),
+    credit=st.sampled_from([0.0, 0.7, 2.0]),
+)
+def test_standing_against_a_literal_twin(rounds: list[Table], doubt: float, credit: float) -> None:
+    expected, sums = standing_literally(rounds, 1.13, doubt, 0.9, credit)
+    options = {"z": 1.13, "doubt": doubt, "memory": 0.9, "credit": credit}
     state: dict[str, Any] = {}
     made = []
     for table in rounds:
-        choice = choose("standing", table[:-1], table[-1], state, z=1.13, doubt=doubt, memory=0.9)
+        choice = choose("standing", table[:-1], table[-1], state, **options)
         made.append(choice.selected.index)
         state = choice.state
     assert made == expected
@@ -138,6 +144,20 @@ def test_who_lies_a_little_every_round_loses_its_standing() -> None:
     assert 0 not in picks[-10:]
     doubted = [s for s, (t, w) in state["standing"].items() if float(t) > 2 * math.sqrt(float(w))]
     assert doubted == ["0"]
+
+
+def test_who_has_been_better_for_long_is_believed() -> None:
+    """Sender 0 is 3 standard errors above the lowest: gaps of 1, 1, 1, 0, on average ¾ ± ¼.
+
+    With 4 verdicts that add up to −10 it stands at −5, and may be 1 + 0.5 · (5 − 1) = 3 above it.
+    """
+    rows = [[2.0, 2.0, 2.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
+    records = torch.tensor([-10.0, 4.0], dtype=torch.float64)
+    known = {"standing": {"0": records}}
+    believed = choose("standing", rows, [9.0] * 4, known, credit=0.5)
+    assert believed.selected.index == 0
+    assert choose("standing", rows, [9.0] * 4, known, credit=0.49).selected.index == 1
+    assert choose("standing", rows, [9.0] * 4, {}, credit=0.5).selected.index == 1
 
 
 def test_around_a_model_that_is_lost_there_is_no_region() -> None:
@@ -221,6 +241,7 @@ def test_what_would_cost_something_is_not_pulled_in() -> None:
     ("rule", "options", "sentence"),
     [
         ("freshest", {"z": -1.0}, "scheme.z"),
+        ("standing", {"credit": -1.0}, "scheme.credit"),
         ("standing", {"memory": 0.0}, "scheme.memory"),
         ("standing", {"memory": 1.5}, "scheme.memory"),
         ("trust", {"c": 0.0}, "scheme.c"),

@@ -22,7 +22,12 @@ MOST = (
 
 
 def standing(
-    candidates: Candidates, *, z: float = 1.0, doubt: float = 1.0, memory: float = 0.98
+    candidates: Candidates,
+    *,
+    z: float = 1.0,
+    doubt: float = 1.0,
+    memory: float = 0.98,
+    credit: float = 1.0,
 ) -> Deliberation:
     """`freshest`, from senders whose models were not, over the rounds, worse than those before.
 
@@ -30,18 +35,22 @@ def standing(
     the middle one (by mean loss) of the older stored models, in standard errors and cut off at ±3.
     Its standing is the sum of its verdicts, each round weighed `memory` times the round after,
     divided by the standard deviation that such a sum has by chance: Σ μ^a t / √Σ μ^2a.  Who stands
-    above `doubt` is passed over.  Among the others, and one's own last model, as in `freshest`.
-    (No publication's.)
+    above `doubt` is passed over.  Who stands below −doubt has credit: its model may lie above the
+    lowest by z + credit · (−standing − doubt) standard errors.  Otherwise, and for one's own last
+    model, as in `freshest`.  (No publication's.)
 
     Why: a colluder that shifts good models by less than one batch's noise cannot be seen in one
     turn.  But it does so every round, to the same successors: after r rounds the noise has shrunk
     by √r, and the shift has not.  An honest sender's model is on average *better* than older ones.
+    And the lowest of S losses is low by chance, too: of ten equally good models the nearest is more
+    than a standard error above it in most turns, and its step is thrown away.  Who has been better
+    than others for long is believed; what that is misused for costs as much standing.
 
     Limits: what makes no model worse on this node's data (a backdoor, a drift along directions that
-    do not matter yet) earns no bad verdicts.  A liar that alternates can keep its standing at the
-    edge, and then does as much harm as it has done good.
+    do not matter yet) earns no bad verdicts, but credit.  A liar that alternates can keep its
+    standing at the edge, and then does as much harm as it has done good.
     """
-    weighed = yield from in_good_standing(candidates, z, doubt, memory)
+    weighed = yield from in_good_standing(candidates, z, doubt, memory, credit)
     selected = chosen([*candidates.models, candidates.own], weighed.number)
     return Choice(selected, selected, {"standing": weighed.records})
 
@@ -49,19 +58,22 @@ def standing(
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighed:
     """The candidate that is chosen, one past the last for oneself; the losses of the best model
-    there is; and each known sender's [Σ μ^a t, Σ μ^2a], this round's verdicts included.
+    there is; by how much the chosen one may be worse, in standard errors; and each known sender's
+    [Σ μ^a t, Σ μ^2a], this round's verdicts included.
     """
 
     number: Tensor
     lowest: Tensor
+    tolerance: Tensor
     records: dict[str, Tensor]
 
 
 def in_good_standing(
-    candidates: Candidates, z: float, doubt: float, memory: float
+    candidates: Candidates, z: float, doubt: float, memory: float, credit: float
 ) -> Generator[Score | Combine, Any, Weighed]:
     """What `standing` decides by."""
     non_negative(z, "z")
+    non_negative(credit, "credit")
     if not 0 < memory <= 1:
         raise UserError(f"scheme.memory = {memory}: it must be above 0, up to 1")
     own = yield Score(candidates.own, candidates.batch)
@@ -69,26 +81,30 @@ def in_good_standing(
     names = [str(entry.sender) for entry in candidates.entries]
     nothing = candidates.own.new_zeros(2, dtype=torch.float64)
     args = stacked([*candidates.losses, own]), *(known.get(name, nothing) for name in names)
-    work = partial(_weigh, z=z, doubt=doubt, memory=memory)
-    number, lowest, records = yield Combine(work, args=args)
-    return Weighed(number, lowest, known | dict(zip(names, records, strict=True)))
+    work = partial(_weigh, z=z, doubt=doubt, memory=memory, credit=credit)
+    number, lowest, tolerance, records = yield Combine(work, args=args)
+    return Weighed(number, lowest, tolerance, known | dict(zip(names, records, strict=True)))
 
 
 def _weigh(
-    losses: Tensor, *known: Tensor, z: float, doubt: float, memory: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Of losses of the candidates and oneself, and of records: number, lowest, new records."""
+    losses: Tensor, *known: Tensor, z: float, doubt: float, memory: float, credit: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of losses of the candidates and oneself, and of records: as in `Weighed`."""
     records, count = torch.stack(known), len(known)
     means = means_of(losses)
     verdicts = _verdicts(losses[:-1], means[:-1])
     faded = torch.stack([memory * records[:, 0], memory**2 * records[:, 1]], 1)
     judged = max(0, count - LEAST)  # the others have too few older models to be compared with
     records = torch.cat([(faded + verdicts)[:judged], records[judged:]])
-    doubted = records[:, 0] > doubt * records[:, 1].sqrt()
-    near = above_the_lowest(losses, means) <= z
-    trusted = torch.cat([near[:-1] & ~doubted, near[-1:]])
-    number = first(trusted & means.isfinite()).clamp(max=count)
-    return number, losses.index_select(0, means.argmin().view(1))[0], records
+    seen = records[:, 1] > 0
+    standings = torch.where(seen, records[:, 0] / records[:, 1].sqrt(), 0.0)
+    one = means.new_ones(1)
+    tolerances = torch.cat([z + credit * (-standings - doubt).clamp(min=0), z * one])
+    doubted = torch.cat([standings > doubt, one < 0])
+    near = (above_the_lowest(losses, means) <= tolerances) & ~doubted
+    number = first(near & means.isfinite()).clamp(max=count)
+    lowest = losses.index_select(0, means.argmin().view(1))[0]
+    return number, lowest, tolerances.index_select(0, number.view(1)), records
 
 
 def _verdicts(losses: Tensor, means: Tensor) -> Tensor:

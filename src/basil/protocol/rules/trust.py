@@ -22,15 +22,16 @@ def trust(
     z: float = 1.0,
     doubt: float = 1.0,
     memory: float = 0.98,
+    credit: float = 1.0,
     c: float = 1.0,
 ) -> Deliberation:
     """`standing`, and what it chooses is pulled towards one's own last model where that is free.
 
     y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate: x_j is what `standing` chooses,
     x_i this node's last model, N the turns of a lap, and s the root mean square of this node's own
-    turns in that layer (of the last rounds, weights 0.9^a).  y is scored: if its losses are within
-    z standard errors of the lowest, the node goes on from y, else from x_j.  Before its first turn
-    a node has no region.  (No publication's.)
+    turns in that layer (of the last rounds, weights 0.9^a).  y is scored: if its losses are as near
+    to the lowest as x_j's have to be, the node goes on from y, else from x_j.  Before its first
+    turn a node has no region.  (No publication's.)
 
     Why: colluders that lean on one coordinate, each within the noise of a batch, move it in a lap
     as far as b such shifts reach; N honest turns in random directions move it by √N · s, and N in
@@ -45,7 +46,7 @@ def trust(
     """
     if not c > 0:
         raise UserError(f"scheme.c = {c}: it must be above 0")
-    weighed = yield from in_good_standing(candidates, z, doubt, memory)
+    weighed = yield from in_good_standing(candidates, z, doubt, memory, credit)
     models, own = [*candidates.models, candidates.own], candidates.own
     selected = chosen(models, weighed.number)
     before: dict[str, Tensor] | None = candidates.state.get("trust")
@@ -58,8 +59,8 @@ def trust(
         args = weighed.number, own, before["start"], before["sums"], *models
         model, pulled, sums = yield Combine(pull, args=args)
         scored = yield Score(pulled, candidates.batch)
-        args = model, pulled, scored.wait(), weighed.lowest
-        state = {"start": (yield Combine(partial(_if_good, z=z), args=args)), "sums": sums}
+        args = model, pulled, scored.wait(), weighed.lowest, weighed.tolerance
+        state = {"start": (yield Combine(_if_good, args=args)), "sums": sums}
     return Choice(state["start"], selected, {"standing": weighed.records, "trust": state})
 
 
@@ -97,5 +98,7 @@ def region(squares: Tensor, sizes: Sequence[int], reach: float) -> Tensor:
     return torch.cat([width.expand(size) for width, size in widths])
 
 
-def _if_good(model: Tensor, pulled: Tensor, losses: Tensor, lowest: Tensor, *, z: float) -> Tensor:
-    return torch.where(excess(losses, lowest) <= z, pulled, model)
+def _if_good(
+    model: Tensor, pulled: Tensor, losses: Tensor, lowest: Tensor, tolerance: Tensor
+) -> Tensor:
+    return torch.where(excess(losses, lowest) <= tolerance, pulled, model)
