@@ -11,7 +11,6 @@ the same way every time, also when it is taken up again from a checkpoint.
 
 import heapq
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -21,6 +20,7 @@ from typing import Protocol as Interface
 from torch import Tensor
 
 from basil.engine.collector import unhurried_collector
+from basil.engine.deadlines import Deadlines
 from basil.engine.process import Absence, Process, Work
 from basil.engine.timing import Timing, size_of
 from basil.learning.compute import Compute
@@ -95,8 +95,7 @@ class Simulator:
         self._trains: list[tuple[Process, Train]] = []
         # Models to be scored, by identity.
         self._scores: dict[int, list[ToScore]] = {}
-        self._alarms: dict[int, list[Process]] = {}  # by the tick in which a deadline may pass
-        self._tick = 0.0
+        self._deadlines = Deadlines(self._at_last, self._expire)
         self._departures = {(a.node, a.leaves, a.stage) for a in absences}
         self._in_flight: dict[int, tuple[Arrival, tuple[int, ...]]] = {}
         self._finished_a_round = False
@@ -139,6 +138,10 @@ class Simulator:
     def _at(self, time: float, kind: int, node: int, act: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (time, kind, node, next(self._number), act))
 
+    def _at_last(self, time: float, node: int, act: Callable[[], None]) -> None:
+        """What passes only if nothing else happens at this instant."""
+        self._at(time, EXPIRES, node, act)
+
     # -- nodes -------------------------------------------------------------------------------
 
     def _begin(
@@ -173,7 +176,7 @@ class Simulator:
                         continue
                     else:
                         process.receive = request
-                        self._set_alarm(process, request.until)
+                        self._deadlines.set(process, request.until, self.now)
                     return
                 case Train():
                     self._trains.append((process, request))
@@ -213,38 +216,6 @@ class Simulator:
 
     def _observe(self, process: Process) -> None:
         self._resume(process, self.sent_last.copy())
-
-    # -- deadlines ---------------------------------------------------------------------------
-
-    def _set_alarm(self, process: Process, until: float) -> None:
-        """Deadlines are set and met by the dozen in every turn, and hardly one ever passes.
-
-        So a node is only filed under the tick that its deadline falls into, unless it will be
-        looked at before.  When that tick comes, a deadline that still stands becomes an event, and
-        one that has been put off is filed anew.
-        """
-        if until >= process.alarm:
-            return
-        tick = self._tick
-        if not tick:
-            tick = self._tick = until - self.now
-        number = int(until / tick)
-        if number * tick <= self.now:
-            self._at(until, EXPIRES, process.node, partial(self._expire, process, process.receive))
-            return
-        process.alarm = number * tick
-        filed = self._alarms.get(number)
-        if filed is not None:
-            filed.append(process)
-        else:
-            self._alarms[number] = [process]
-            self._at(process.alarm, EXPIRES, -1, partial(self._open_tick, number))
-
-    def _open_tick(self, number: int) -> None:
-        for process in dict.fromkeys(self._alarms.pop(number)):
-            process.alarm = math.inf
-            if process.receive is not None:
-                self._set_alarm(process, max(self.now, process.receive.until))
 
     def _expire(self, process: Process, waiting: Receive | None) -> None:
         if waiting is not None and process.receive is waiting:
