@@ -99,7 +99,7 @@ def standing_literally(
         for j, row in enumerate(table):
             total, weight = sums.get(j, (0.0, 0.0)) if j < len(others) else (0.0, 0.0)
             stands = total / math.sqrt(weight) if weight else 0.0
-            if excess(row, best) <= z + credit * max(0.0, -stands - doubt) and stands <= doubt:
+            if excess(row, best) <= z + credit * max(0.0, -stands) and stands <= doubt:
                 made.append(j)
                 break
         else:
@@ -149,15 +149,15 @@ def test_who_lies_a_little_every_round_loses_its_standing() -> None:
 def test_who_has_been_better_for_long_is_believed() -> None:
     """Sender 0 is 3 standard errors above the lowest: gaps of 1, 1, 1, 0, on average ¾ ± ¼.
 
-    With 4 verdicts that add up to −10 it stands at −5, and may be 1 + 0.5 · (5 − 1) = 3 above it.
+    With 4 verdicts that add up to −10 it stands at −5, and may be 1 + 0.4 · 5 = 3 above it.
     """
     rows = [[2.0, 2.0, 2.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
     records = torch.tensor([-10.0, 4.0], dtype=torch.float64)
     known = {"standing": {"0": records}}
-    believed = choose("standing", rows, [9.0] * 4, known, credit=0.5)
+    believed = choose("standing", rows, [9.0] * 4, known, credit=0.4)
     assert believed.selected.index == 0
-    assert choose("standing", rows, [9.0] * 4, known, credit=0.49).selected.index == 1
-    assert choose("standing", rows, [9.0] * 4, {}, credit=0.5).selected.index == 1
+    assert choose("standing", rows, [9.0] * 4, known, credit=0.39).selected.index == 1
+    assert choose("standing", rows, [9.0] * 4, {}, credit=0.4).selected.index == 1
 
 
 def test_around_a_model_that_is_lost_there_is_no_region() -> None:

@@ -35,9 +35,9 @@ def standing(
     the middle one (by mean loss) of the older stored models, in standard errors and cut off at ±3.
     Its standing is the sum of its verdicts, each round weighed `memory` times the round after,
     divided by the standard deviation that such a sum has by chance: Σ μ^a t / √Σ μ^2a.  Who stands
-    above `doubt` is passed over.  Who stands below −doubt has credit: its model may lie above the
-    lowest by z + credit · (−standing − doubt) standard errors.  Otherwise, and for one's own last
-    model, as in `freshest`.  (No publication's.)
+    above `doubt` is passed over.  Who stands below 0 has credit: its model may lie above the lowest
+    by z − credit · standing standard errors.  Otherwise, and for one's own last model, as in
+    `freshest`.  (No publication's.)
 
     Why: a colluder that shifts good models by less than one batch's noise cannot be seen in one
     turn.  But it does so every round, to the same successors: after r rounds the noise has shrunk
@@ -99,7 +99,7 @@ def _weigh(
     seen = records[:, 1] > 0
     standings = torch.where(seen, records[:, 0] / records[:, 1].sqrt(), 0.0)
     one = means.new_ones(1)
-    tolerances = torch.cat([z + credit * (-standings - doubt).clamp(min=0), z * one])
+    tolerances = torch.cat([z + credit * (-standings).clamp(min=0), z * one])
     doubted = torch.cat([standings > doubt, one < 0])
     near = (above_the_lowest(losses, means) <= tolerances) & ~doubted
     number = first(near & means.isfinite()).clamp(max=count)
