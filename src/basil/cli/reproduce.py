@@ -110,9 +110,11 @@ def _say(found: Any, folder: Path) -> None:
 
 
 def _list(as_json: bool) -> int:
-    from basil.recipe.figure import figures, load_figure
+    from basil.recipe.figure import beyond_the_paper, figures, load_figure
 
     titles = {name: load_figure(name).title for name in figures()}
+    for name in beyond_the_paper():
+        titles[name] = f"{load_figure(name).title} (not the paper's)"
     if as_json:
         print(json.dumps(titles))
     else:

@@ -132,6 +132,12 @@ def figures() -> dict[str, Path]:
     return dict(sorted(found.items(), key=lambda entry: rank(entry[0])))
 
 
+def beyond_the_paper() -> dict[str, Path]:
+    """Figures that come with Basil and are not the paper's."""
+    others = {n: path for n, path in shipped().items() if not n.startswith(f"{FOLDER}/")}
+    return {name: path for name, path in others.items() if "figure" in read_tree(path)}
+
+
 def rank(name: str) -> tuple[bool, int, str]:
     """fig4 before fig10, and both before table3."""
     number = re.fullmatch(r"fig(\d+)", name)
