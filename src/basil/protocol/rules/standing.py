@@ -27,7 +27,7 @@ def standing(
     z: float = 1.0,
     doubt: float = 1.0,
     memory: float = 0.98,
-    credit: float = 1.0,
+    credit: float = 0.0,
 ) -> Deliberation:
     """`freshest`, from senders whose models were not, over the rounds, worse than those before.
 
@@ -35,20 +35,22 @@ def standing(
     the middle one (by mean loss) of the older stored models, in standard errors and cut off at ±3.
     Its standing is the sum of its verdicts, each round weighed `memory` times the round after,
     divided by the standard deviation that such a sum has by chance: Σ μ^a t / √Σ μ^2a.  Who stands
-    above `doubt` is passed over.  Who stands below 0 has credit: its model may lie above the lowest
-    by z − credit · standing standard errors.  Otherwise, and for one's own last model, as in
-    `freshest`.  (No publication's.)
+    above `doubt` is passed over.  Who stands below 0 may be given credit: its model may lie above
+    the lowest by z − credit · standing standard errors.  Otherwise, and for one's own last model,
+    as in `freshest`.  (No publication's.)
 
     Why: a colluder that shifts good models by less than one batch's noise cannot be seen in one
     turn.  But it does so every round, to the same successors: after r rounds the noise has shrunk
     by √r, and the shift has not.  An honest sender's model is on average *better* than older ones.
     And the lowest of S losses is low by chance, too: of ten equally good models the nearest is more
-    than a standard error above it in most turns, and its step is thrown away.  Who has been better
-    than others for long is believed; what that is misused for costs as much standing.
+    than a standard error above it in most turns, and its step is thrown away.  With credit, who has
+    been better than others for long is believed; what that is misused for costs as much standing.
 
     Limits: what makes no model worse on this node's data (a backdoor, a drift along directions that
     do not matter yet) earns no bad verdicts, but credit.  A liar that alternates can keep its
-    standing at the edge, and then does as much harm as it has done good.
+    standing at the edge, and then does as much harm as it has done good.  Before anything is
+    learnt, standing is chance, and so is credit: it may keep a ring there (docs/rules.md), which
+    is why none is given unless asked for.
     """
     weighed = yield from in_good_standing(candidates, z, doubt, memory, credit)
     selected = chosen([*candidates.models, candidates.own], weighed.number)

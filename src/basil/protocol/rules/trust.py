@@ -22,7 +22,7 @@ def trust(
     z: float = 1.0,
     doubt: float = 1.0,
     memory: float = 0.98,
-    credit: float = 1.0,
+    credit: float = 0.0,
     c: float = 1.0,
 ) -> Deliberation:
     """`standing`, and what it chooses is pulled towards one's own last model where that is free.
