@@ -300,14 +300,16 @@ class Simulator:
             self._at(later, ENDS, group[0][0].node, partial(self._scored, group, losses))
 
     def _scored(self, group: list[ToScore], losses: list[Losses]) -> None:
-        scored = iter(losses)
+        scored, last = iter(losses), None
         for process, _, batch, arrival in group:
             answer = None if batch is None else next(scored)
             if arrival is None:
                 self._resume(process, answer)
-            else:
+                continue
+            if arrival is not last:  # all receivers of a model have the same
                 sender, k, body, time = arrival.sender, arrival.round, arrival.body, arrival.time
-                self._resume(process, Arrival(sender, k, body, time, answer))
+                last = arrival
+            self._resume(process, Arrival(sender, k, body, time, answer))
 
     def _end(self, process: Process, job: Score | ScoreAll | Train | Combine, answer: Any) -> None:
         later = self.now + self.timing.compute(job)

@@ -37,7 +37,7 @@ def basil(node: Node) -> Protocol:
     numbers, since the batch of a round is drawn before, but only one evaluation is left between
     an arrival and the turn.
     """
-    yield from RingMember(node).run()
+    return RingMember(node).run()
 
 
 def r_plain(node: Node) -> Protocol:
@@ -47,7 +47,7 @@ def r_plain(node: Node) -> Protocol:
     """
     dropouts = node.reach - node.connectivity
     alone = replace(node, connectivity=1, reach=1 + dropouts)
-    yield from RingMember(alone, scores=False).run()
+    return RingMember(alone, scores=False).run()
 
 
 def _trust_the_nearest(candidates: Candidates) -> Deliberation:
@@ -101,14 +101,15 @@ class RingMember:
         step = self.ring.step(k, self.node.id)
         if self.early:
             for waiting in list(self.early.values()):
-                self._take_in(waiting, step)
+                assert isinstance(waiting.body, Tensor)
+                self._take_in(waiting, waiting.body, step)
         watch, score_on = self.watch, self._score_on(batches[0])
         while watch.step < step - 1:
             arrival = yield Receive(watch.deadline(step), score_on)
             if isinstance(arrival, Missing):
                 break
             if isinstance(arrival.body, Tensor):
-                self._take_in(arrival, step)  # line 16
+                self._take_in(arrival, arrival.body, step)  # line 16
             elif isinstance(arrival.body, Rejoin):  # whatever else a liar may send is for nobody
                 yield from self._serve(arrival.sender)
 
@@ -149,14 +150,13 @@ class RingMember:
         candidates = Candidates(entries, losses, own, batch, state, layers, lap)
         return candidates, (yield from self._rule(candidates))
 
-    def _take_in(self, arrival: Arrival, my_step: int) -> None:
+    def _take_in(self, arrival: Arrival, model: Tensor, my_step: int) -> None:
         """Store a model, unless it is one that an honest node must refuse.
 
         A sender counts once for each of its turns, whatever it sends; and a model that claims to
         come from a turn after mine waits until mine is over.
         """
-        sender, model = arrival.sender, arrival.body
-        assert isinstance(model, Tensor)
+        sender = arrival.sender
         ring_round = self.calendar.ring_round(arrival.round)
         if sender not in self.predecessors or ring_round is None:
             return

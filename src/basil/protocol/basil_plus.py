@@ -222,8 +222,8 @@ class GroupMember(RingMember):
             self.now = max(self.now, arrival.time)
             if isinstance(arrival, Missing):
                 break
-            if isinstance(arrival.body, Tensor):
-                self._take_in(arrival, my_step=0)  # a model of this ring waits for the next lap
+            if isinstance(arrival.body, Tensor):  # one of this ring waits for the next lap
+                self._take_in(arrival, arrival.body, my_step=0)
             elif isinstance(arrival.body, Rejoin):
                 yield from self._serve(arrival.sender)
         self.scored_in = 0
@@ -241,13 +241,13 @@ class GroupMember(RingMember):
     def _number(self, k: int, stage: str) -> int:
         return self.calendar.aggregation(k) if stage == AGGREGATION else self.calendar.multicast(k)
 
-    def _take_in(self, arrival: Arrival, my_step: int) -> None:
+    def _take_in(self, arrival: Arrival, model: Tensor, my_step: int) -> None:
         """Keep a model of another stage, once, if its sender may send one; the rest is Basil's."""
         k, stage = self.calendar.stage(arrival.round)
         if stage == RING:
-            super()._take_in(arrival, my_step)
+            super()._take_in(arrival, model, my_step)
             return
-        sender, model, at = arrival.sender, arrival.body, (arrival.round, arrival.sender)
+        sender, at = arrival.sender, (arrival.round, arrival.sender)
         source = self.grouping.group_of.get(sender, -1)
         if (stage, source) not in self.sources or sender not in self._last(source):
             return
@@ -255,7 +255,6 @@ class GroupMember(RingMember):
         self.silent.discard((stage, sender))
         first = self.global_round - (self.stage == JOINING)
         if first <= k <= self.global_round + 1 and at not in self.heard:
-            assert isinstance(model, Tensor)
             lap = self.scored_in or self.round
             self.heard[at] = Entry(sender, self._order(sender), model, arrival.losses, lap)
 
