@@ -2,14 +2,17 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from basil import rng
+from basil.data import Samples
 from basil.errors import UserError
 from basil.learning.layout import layout_of
-from basil.learning.models import MODELS, cifar_cnn, initialise, mlp
+from basil.learning.models import MODELS, cifar_cnn, corner, initialise, mlp
+from basil.learning.pool import Pool
 from basil.learning.schedule import SCHEDULES
 
 
@@ -107,3 +110,20 @@ def test_the_network_is_the_papers_though_cropped_and_with_its_biases_after_pool
     assert seen[..., 23:].abs().max() == 0
     assert seen[..., 22, :23].abs().max() > 0
     assert seen[..., :23, 22].abs().max() > 0
+
+
+def test_what_is_left_out_of_an_image_was_not_looked_at() -> None:
+    """The stored corner gives the same outputs, to the last bit."""
+    stream = np.random.default_rng(0)
+    samples = Samples(stream.integers(0, 256, (20, 3, 32, 32), np.uint8), np.zeros(20, np.int64))
+    network = cifar_cnn((3, 32, 32), 10)
+    assert corner(network) == 23
+    whole, part = (Pool(samples, (120.0,) * 3, (60.0,) * 3, "cpu", c) for c in (None, 23))
+    assert part.x.shape == (20, 3, 23, 23)
+    seen, kept = (network(pool.take(slice(0, 20))[0]) for pool in (whole, part))
+    assert torch.equal(seen, kept)
+
+
+def test_other_networks_look_at_all_of_it() -> None:
+    assert corner(mlp((1, 28, 28), 10)) is None
+    assert corner(nn.Linear(4, 2)) is None

@@ -93,13 +93,8 @@ def adversary(
             case Receive(score_on=Batch() as batch) if idle:
                 answer = yield Receive(request.until, batch, pretend=True)
                 if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
-                    sender, number, body, time = (
-                        answer.sender,
-                        answer.round,
-                        answer.body,
-                        answer.time,
-                    )
-                    answer = Arrival(sender, number, body, time, _no_losses(node, batch))
+                    losses = _no_losses(node, batch)
+                    answer = Arrival(answer.sender, answer.round, answer.body, answer.time, losses)
             case Train():
                 chosen = request.model
                 passes = [(request.batches, request.rate)]
