@@ -75,6 +75,15 @@ def test_a_share_of_the_other(judged):
     assert less.outcome == "differs"  # 42 of 75 are 0.56
 
 
+def test_how_much_a_curve_goes_up_and_down(judged):
+    """From round 1 to 2, the second half: 10 and 40 points, and 9 and 7."""
+    [found] = judged(expects(than="ubar", of="swing", at_most=3.1))
+    assert str(found) == (
+        "(a) expected: Basil goes up and down ≤ 3.1 times as much as UBAR; measured 25.00 ±"
+        " 21.21 points against 8.00 ± 1.41 (3.12): differs"
+    )
+
+
 def test_bounds_may_be_per_cent_and_on_both_sides(judged):
     found = judged(
         expects(at_most=74.9),

@@ -57,6 +57,8 @@ class Expectation:
     of = "share": its accuracy as a share of that of `than`.
     of = "reach": how far along the axis `curve` first is as good as `than` ever gets, as a multiple
     of how far `than` is when it gets there.
+    of = "swing": how much its accuracy changes from one measurement to the next, on average over
+    the second half of its rounds, as a multiple of what that of `than` does.
     """
 
     curve: str
@@ -196,7 +198,7 @@ def _check(figure: Figure, source: str) -> None:
     for name, value, known in (
         *(("metric", metric, ("worst", "mean")) for metric in _metrics(figure)),
         ("against", figure.against, ("rounds", "seconds", "megabytes")),
-        *(("of", e.of, ("accuracy", "share", "reach")) for e in figure.expect),
+        *(("of", e.of, ("accuracy", "share", "reach", "swing")) for e in figure.expect),
         *(("curve", e.curve, curves) for e in figure.expect),
         *(("than", e.than, curves) for e in figure.expect if e.than or e.of != "accuracy"),
         *(("panels", p, figure.panels) for e in figure.expect for p in e.panels),

@@ -1,7 +1,8 @@
 """Does what was measured agree with what the paper says?  Expectations of a figure, checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from basil.recipe.figure import Expectation, Figure
@@ -61,6 +62,9 @@ def _verdict(
     if expected.of == "reach":
         assert other is not None
         value, words = _reach(own, other, figure.metric_of(panel), figure.against)
+    elif expected.of == "swing":
+        assert other is not None
+        value, words = _swing(own, other, figure.metric_of(panel))
     else:
         share = expected.of == "share"
         value, words = _accuracy(own, other, figure.metric_of(panel), share)
@@ -85,6 +89,10 @@ def _sentence(expected: Expectation, own: Traced, other: Traced | None, against:
             f"{against} until {own.label} is as good as {other.label} ever gets, over those that"
             f" {other.label} takes: {bounds}"
         )
+    if expected.of == "swing":
+        assert other is not None
+        bounds = _bounds(low, high, lambda x: f"{x:g}")
+        return f"{own.label} goes up and down {bounds} times as much as {other.label}"
     if other is None:
         return f"{own.label} {_bounds(low, high, lambda x: f'{x:g} %')}"
     if expected.of == "share":
@@ -163,6 +171,33 @@ def _reach(own: Traced, other: Traced, metric: str, against: str) -> tuple[float
     if not ratios:
         return None, "nothing yet"
     mean, spread = mean_and_spread(ratios)
+    return mean, f"{mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+
+
+def _swing(own: Traced, other: Traced, metric: str) -> tuple[float | None, str]:
+    """From one measurement to the next, on average over the second half of the rounds there are."""
+    until = _reached([own, other])
+    mine, theirs = ([_unrest(run, metric, until) for run in t.runs] for t in (own, other))
+    if not mine or not theirs or None in (*mine, *theirs):
+        return None, "nothing yet"
+    (a, ours), (b, others) = (_points(found) for found in (mine, theirs))
+    where = "" if until is None else f"until round {until} "
+    if b == 0:
+        return None, f"{where}{ours} points against none"
+    return a / b, f"{where}{ours} points against {others} ({a / b:.2f})"
+
+
+def _unrest(run: Run, metric: str, until: int | None) -> float | None:
+    """Points by which the accuracy changes between two measurements; None if there are too few."""
+    course = _course(run, metric, "rounds")
+    last = until if until is not None else max((k for k, _ in course), default=0)
+    found = [100 * accuracy for k, accuracy in course if last / 2 <= k <= last]
+    changes = [abs(b - a) for a, b in pairwise(found)]
+    return sum(changes) / len(changes) if changes else None
+
+
+def _points(found: Sequence[float | None]) -> tuple[float, str]:
+    mean, spread = mean_and_spread([each for each in found if each is not None])
     return mean, f"{mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
 
 

@@ -27,7 +27,6 @@ def standing(
     z: float = 1.0,
     doubt: float = 1.0,
     memory: float = 0.98,
-    credit: float = 0.0,
 ) -> Deliberation:
     """`freshest`, from senders whose models were not, over the rounds, worse than those before.
 
@@ -35,24 +34,18 @@ def standing(
     the middle one (by mean loss) of the older stored models, in standard errors and cut off at ±3.
     Its standing is the sum of its verdicts, each round weighed `memory` times the round after,
     divided by the standard deviation that such a sum has by chance: Σ μ^a t / √Σ μ^2a.  Who stands
-    above `doubt` is passed over.  Who stands below 0 may be given credit: its model may lie above
-    the lowest by z − credit · standing standard errors.  Otherwise, and for one's own last model,
-    as in `freshest`.  (No publication's.)
+    above `doubt` is passed over.  Otherwise, and for one's own last model, as in `freshest`.  (No
+    publication's.)
 
     Why: a colluder that shifts good models by less than one batch's noise cannot be seen in one
     turn.  But it does so every round, to the same successors: after r rounds the noise has shrunk
     by √r, and the shift has not.  An honest sender's model is on average *better* than older ones.
-    And the lowest of S losses is low by chance, too: of ten equally good models the nearest is more
-    than a standard error above it in most turns, and its step is thrown away.  With credit, who has
-    been better than others for long is believed; what that is misused for costs as much standing.
 
     Limits: what makes no model worse on this node's data (a backdoor, a drift along directions that
-    do not matter yet) earns no bad verdicts, but credit.  A liar that alternates can keep its
-    standing at the edge, and then does as much harm as it has done good.  Before anything is
-    learnt, standing is chance, and so is credit: it may keep a ring there (docs/rules.md), which
-    is why none is given unless asked for.
+    do not matter yet) earns no bad verdicts.  A liar that alternates can keep its standing at the
+    edge, and then does as much harm as it has done good.
     """
-    weighed = yield from in_good_standing(candidates, z, doubt, memory, credit)
+    weighed = yield from in_good_standing(candidates, z, doubt, memory)
     selected = chosen([*candidates.models, candidates.own], weighed.number)
     return Choice(selected, selected, {"standing": weighed.records})
 
@@ -60,40 +53,62 @@ def standing(
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighed:
     """The candidate that is chosen, one past the last for oneself; the losses of the best model
-    there is; by how much the chosen one may be worse, in standard errors; and each known sender's
-    [Σ μ^a t, Σ μ^2a], this round's verdicts included.
+    there is; by how much the chosen one may be worse, in standard errors; each known sender's
+    [Σ μ^a t, Σ μ^2a], this round's verdicts included; and the mean loss of one's own model when one
+    first looked.
     """
 
     number: Tensor
     lowest: Tensor
     tolerance: Tensor
     records: dict[str, Tensor]
+    began: Tensor
 
 
 def in_good_standing(
-    candidates: Candidates, z: float, doubt: float, memory: float, credit: float
+    candidates: Candidates,
+    z: float,
+    doubt: float,
+    memory: float,
+    credit: float = 0.0,
+    learnt: float = 0.0,
 ) -> Generator[Score | Combine, Any, Weighed]:
-    """What `standing` decides by."""
+    """What `standing` decides by; `credit` and `learnt` are those of `trust`."""
     non_negative(z, "z")
-    non_negative(credit, "credit")
     if not 0 < memory <= 1:
         raise UserError(f"scheme.memory = {memory}: it must be above 0, up to 1")
     own = yield Score(candidates.own, candidates.batch)
     known: dict[str, Tensor] = dict(candidates.state.get("standing", {}))
     names = [str(entry.sender) for entry in candidates.entries]
     nothing = candidates.own.new_zeros(2, dtype=torch.float64)
-    args = stacked([*candidates.losses, own]), *(known.get(name, nothing) for name in names)
-    work = partial(_weigh, z=z, doubt=doubt, memory=memory, credit=credit)
-    number, lowest, tolerance, records = yield Combine(work, args=args)
-    return Weighed(number, lowest, tolerance, known | dict(zip(names, records, strict=True)))
+    unknown = nothing[0] * torch.nan
+    args = (
+        stacked([*candidates.losses, own]),
+        candidates.state.get("began", unknown),
+        *(known.get(name, nothing) for name in names),
+    )
+    work = partial(_weigh, z=z, doubt=doubt, memory=memory, credit=credit, learnt=learnt)
+    number, lowest, tolerance, records, began = yield Combine(work, args=args)
+    known |= zip(names, records, strict=True)
+    return Weighed(number, lowest, tolerance, known, began)
 
 
 def _weigh(
-    losses: Tensor, *known: Tensor, z: float, doubt: float, memory: float, credit: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of losses of the candidates and oneself, and of records: as in `Weighed`."""
+    losses: Tensor,
+    began: Tensor,
+    *known: Tensor,
+    z: float,
+    doubt: float,
+    memory: float,
+    credit: float,
+    learnt: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Of losses of the candidates and oneself, of one's first loss and of records: as in
+    `Weighed`.
+    """
     records, count = torch.stack(known), len(known)
     means = means_of(losses)
+    began = torch.where(began.isnan(), means[-1], began)
     verdicts = _verdicts(losses[:-1], means[:-1])
     faded = torch.stack([memory * records[:, 0], memory**2 * records[:, 1]], 1)
     judged = max(0, count - LEAST)  # the others have too few older models to be compared with
@@ -101,12 +116,13 @@ def _weigh(
     seen = records[:, 1] > 0
     standings = torch.where(seen, records[:, 0] / records[:, 1].sqrt(), 0.0)
     one = means.new_ones(1)
-    tolerances = torch.cat([z + credit * (-standings).clamp(min=0), z * one])
+    given = torch.where(means.min() <= (1 - learnt) * began, credit, 0.0)
+    tolerances = torch.cat([z + given * (-standings).clamp(min=0), z * one])
     doubted = torch.cat([standings > doubt, one < 0])
     near = (above_the_lowest(losses, means) <= tolerances) & ~doubted
     number = first(near & means.isfinite()).clamp(max=count)
     lowest = losses.index_select(0, means.argmin().view(1))[0]
-    return number, lowest, tolerances.index_select(0, number.view(1)), records
+    return number, lowest, tolerances.index_select(0, number.view(1)), records, began
 
 
 def _verdicts(losses: Tensor, means: Tensor) -> Tensor:

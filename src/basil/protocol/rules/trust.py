@@ -10,6 +10,7 @@ from basil.errors import UserError
 from basil.learning.promises import chosen, tensor_of
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
+from basil.protocol.rules.freshest import non_negative
 from basil.protocol.rules.noise import excess
 from basil.protocol.rules.standing import in_good_standing
 
@@ -22,7 +23,8 @@ def trust(
     z: float = 1.0,
     doubt: float = 1.0,
     memory: float = 0.98,
-    credit: float = 0.0,
+    credit: float = 1.0,
+    learnt: float = 0.1,
     c: float = 1.0,
 ) -> Deliberation:
     """`standing`, and what it chooses is pulled towards one's own last model where that is free.
@@ -44,9 +46,12 @@ def trust(
     (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  It
     costs S + 2 evaluations a turn and a second model in a node's memory.
     """
+    non_negative(credit, "credit")
+    if not 0 <= learnt < 1:
+        raise UserError(f"scheme.learnt = {learnt}: it must be from 0 to below 1")
     if not c > 0:
         raise UserError(f"scheme.c = {c}: it must be above 0")
-    weighed = yield from in_good_standing(candidates, z, doubt, memory, credit)
+    weighed = yield from in_good_standing(candidates, z, doubt, memory, credit, learnt)
     models, own = [*candidates.models, candidates.own], candidates.own
     selected = chosen(models, weighed.number)
     before: dict[str, Tensor] | None = candidates.state.get("trust")
@@ -61,7 +66,8 @@ def trust(
         scored = yield Score(pulled, candidates.batch)
         args = model, pulled, scored.wait(), weighed.lowest, weighed.tolerance
         state = {"start": (yield Combine(_if_good, args=args)), "sums": sums}
-    return Choice(state["start"], selected, {"standing": weighed.records, "trust": state})
+    remembered = {"standing": weighed.records, "began": weighed.began, "trust": state}
+    return Choice(state["start"], selected, remembered)
 
 
 def _pulled(
