@@ -1,27 +1,49 @@
 """What is compiled once serves every ring of a process."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
 from basil.data import Samples
 from basil.learning.compute import Compute
-from basil.learning.cuda.kernels import Kernels
+from basil.learning.cuda.kernels import SHAPES, Kernels
 from basil.learning.models import MODELS, cross_entropy
 from basil.learning.pool import Pool
 
 
-def test_other_samples_need_no_other_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    counters, compile_ = [], torch.compile
+@pytest.fixture
+def counters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """One for each function that is compiled: how often that was done."""
+    found, compile_ = list[Any](), torch.compile
 
     def counting(function: Any, **options: Any) -> Any:
-        counters.append(CompileCounter())
-        return compile_(function, backend=counters[-1], **options)
+        found.append(CompileCounter())
+        return compile_(function, backend=found[-1], **options)
 
     monkeypatch.setattr(torch, "compile", counting)
+    return found
+
+
+def test_a_rule_is_compiled_for_few_shapes(counters: list[Any]) -> None:
+    def scaled(x: Tensor, *, factor: float) -> Tensor:
+        return x * factor
+
+    pool = Pool(Samples(np.zeros((4, 5), np.float32), np.zeros(4, np.int64)), (0.0,), (1.0,))
+    plain = Compute(MODELS["mlp"]((5,), 3), cross_entropy, pool)
+    kernels = Kernels(plain.network, plain.layout, cross_entropy, pool, True)
+    of_a_step = len(counters)
+    for length in range(1, 7):
+        twice = kernels.fused(partial(scaled, factor=2.0))
+        assert twice(torch.ones(length)).tolist() == [2.0] * length
+    assert len(counters) - of_a_step == SHAPES
+
+
+def test_other_samples_need_no_other_program(counters: list[Any]) -> None:
     first = None
     for samples in (60, 61, 75):  # as after data sharing: no two runs have as many
         draw = np.random.default_rng(samples)

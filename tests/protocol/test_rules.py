@@ -160,6 +160,11 @@ def test_who_has_been_better_for_long_is_believed() -> None:
     assert chosen(known, credit=0.4) == 0
     assert chosen(known, credit=0.39) == 1
     assert chosen({"began": began}, credit=0.4) == 1  # nobody stands anywhere
+    # Gaps of 1, 1, 1, 0.1 are 3.44 standard errors, and credit is good for 3 at most.
+    rows[0] = [2.0, 2.0, 2.0, 1.1]
+    assert chosen(known, credit=9.0, z=0.45) == 0
+    assert chosen(known, credit=9.0, z=0.43) == 1
+    rows[0] = [2.0, 2.0, 2.0, 1.0]
     # The lowest loss is 1, a fifth below 1.25, but not below 1.24: too little has been learnt.
     assert chosen(known | {"began": began - 0.01}, credit=0.4) == 1
 

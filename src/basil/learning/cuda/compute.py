@@ -124,7 +124,8 @@ class GraphCompute(Compute):
         kind = _identity(work), tuple((arg.shape, arg.dtype) for arg in args)
         captured = self._captured.get(kind)
         if captured is None:
-            captured = self._captured[kind] = Captured(work, args, self._memory)
+            fused = self._kernels.fused(work)
+            captured = self._captured[kind] = Captured(fused, args, self._memory)
         return captured(args)
 
     def select(

@@ -5,7 +5,10 @@ Written so that a CUDA graph can hold it (fixed addresses, no look at a value) a
 then over their results is two quick kernels, where one sum over all is a slow one.
 """
 
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +19,7 @@ from basil.learning.models import Loss
 from basil.learning.pool import Pool
 
 LINE = 512
+SHAPES = 4  # that a function is compiled for
 
 
 class Lane:
@@ -55,6 +59,7 @@ class Kernels:
         self.compiled = compiled and all(slot.trained for slot in layout.slots)
         self._judge: Callable[..., tuple[Tensor, Tensor]] = self._judge_plainly
         self._gradient: Callable[..., Tensor] | None = None
+        self._shapes: Counter[object] = Counter()  # of a function's arguments, so far
         if like is not None and self._alike(like):
             self.network, self._judge, self._gradient = like.network, like._judge, like._gradient
         elif self.compiled:
@@ -77,6 +82,19 @@ class Kernels:
         vector = torch.zeros(1, self.padded, device=self.pool.device)
         vector[0, : self.layout.size] = start
         return Lane(vector, self.layout)
+
+    def fused(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that will be called for arguments of other shapes than before.
+
+        What a rule makes of its losses is a hundred operations on a few numbers: compiled, a dozen.
+        That pays where few shapes come again and again, as in a ring; a graph's nodes have as many
+        shapes as numbers of neighbours.
+        """
+        bare, given = (work.func, work) if isinstance(work, partial) else (work, partial(work))
+        self._shapes[bare] += 1
+        if not self.compiled or self._shapes[bare] > SHAPES:
+            return work
+        return partial(torch.compile(bare, dynamic=False), *given.args, **given.keywords)
 
     # -- scoring -------------------------------------------------------------------------------
 

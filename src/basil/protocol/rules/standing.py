@@ -13,12 +13,10 @@ from basil.learning.promises import chosen, means_of, stacked
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
 from basil.protocol.rules.freshest import non_negative
-from basil.protocol.rules.noise import above_the_lowest, excess, first
+from basil.protocol.rules.noise import excess, first
 
 LEAST = 3  # older models that a model is compared with, or there is no verdict
-MOST = (
-    3.0  # standard errors that one verdict may count: nobody is ruined, or redeemed, by one model
-)
+MOST = 3.0  # standard errors that a verdict may count, or credit: none ruins or redeems anybody
 
 
 def standing(
@@ -109,29 +107,38 @@ def _weigh(
     records, count = torch.stack(known), len(known)
     means = means_of(losses)
     began = torch.where(began.isnan(), means[-1], began)
-    verdicts = _verdicts(losses[:-1], means[:-1])
+    apart = excess(losses[:, None], losses[None])  # of each above each: all that is needed below
+    verdicts = _verdicts(apart[:-1, :-1], means[:-1])
     faded = torch.stack([memory * records[:, 0], memory**2 * records[:, 1]], 1)
-    judged = max(0, count - LEAST)  # the others have too few older models to be compared with
-    records = torch.cat([(faded + verdicts)[:judged], records[judged:]])
-    seen = records[:, 1] > 0
-    standings = torch.where(seen, records[:, 0] / records[:, 1].sqrt(), 0.0)
-    one = means.new_ones(1)
+    judged = torch.arange(count, device=losses.device) < count - LEAST  # enough older ones are here
+    records = torch.where(judged[:, None], faded + verdicts, records)
+    standings = torch.where(records[:, 1] > 0, records[:, 0] / records[:, 1].sqrt(), 0.0)
     given = torch.where(means.min() <= (1 - learnt) * began, credit, 0.0)
-    tolerances = torch.cat([z + given * (-standings).clamp(min=0), z * one])
-    doubted = torch.cat([standings > doubt, one < 0])
-    near = (above_the_lowest(losses, means) <= tolerances) & ~doubted
+    beyond = (given * -standings).clamp(0, MOST)
+    rows = torch.arange(count + 1, device=losses.device)
+    best = rows == means.argmin()
+    above = torch.where(best, 0.0, _at(best, apart))
+    oneself = means.new_zeros(1)
+    tolerances = z + torch.cat([beyond, oneself])
+    doubted = torch.cat([standings, oneself]) > doubt
+    near = (above <= tolerances) & ~doubted
     number = first(near & means.isfinite()).clamp(max=count)
-    lowest = losses.index_select(0, means.argmin().view(1))[0]
-    return number, lowest, tolerances.index_select(0, number.view(1)), records, began
+    return number, _at(best, losses.T), _at(rows == number, tolerances), records, began
 
 
-def _verdicts(losses: Tensor, means: Tensor) -> Tensor:
+def _at(mask: Tensor, values: Tensor) -> Tensor:
+    """The values in the one column that is meant.  Without a gather, so that it can be compiled."""
+    return torch.where(mask, values, 0.0).sum(-1)
+
+
+def _verdicts(apart: Tensor, means: Tensor) -> Tensor:
     """[sender, (t, 1)] for each row against the middle one of the older ones, nearest row first."""
-    rows = torch.arange(len(losses), device=losses.device)
-    older = torch.where(rows[None, :] > rows[:, None], means[None, :], torch.inf)
+    rows = torch.arange(len(means), device=means.device)
+    older = rows[None, :] > rows[:, None]
     # Of m older models the middle one by mean loss; of an even number the better of the two.
-    middle = ((len(losses) - 2 - rows).clamp(min=0)) // 2
-    reference = older.argsort(dim=1, stable=True).gather(1, middle[:, None])[:, 0]
-    t = excess(losses, losses.index_select(0, reference)).clamp(-MOST, MOST)
-    sane = means.index_select(0, reference).isfinite()  # next to garbage there is no verdict
+    before = (means[:, None] < means) | ((means[:, None] == means) & (rows[:, None] < rows))
+    rank = (older[:, :, None] & before).sum(1)  # of column j among those older than row i
+    middle = older & (rank == (older.sum(1, keepdim=True) - 1) // 2)
+    t = _at(middle, apart).clamp(-MOST, MOST)
+    sane = (middle & means.isfinite()).any(1)  # next to garbage there is no verdict
     return torch.stack([torch.where(sane, t, 0.0), sane.double()], 1)

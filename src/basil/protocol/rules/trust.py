@@ -1,4 +1,4 @@
-"""No further in a lap than one could have gone oneself, unless it is worth something."""
+"""Credit for who has earned it, and no further in a lap than one could have gone oneself."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -27,24 +27,36 @@ def trust(
     learnt: float = 0.1,
     c: float = 1.0,
 ) -> Deliberation:
-    """`standing`, and what it chooses is pulled towards one's own last model where that is free.
+    """`standing` with credit, and what it chooses is pulled towards one's own last model.
 
-    y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate: x_j is what `standing` chooses,
-    x_i this node's last model, N the turns of a lap, and s the root mean square of this node's own
-    turns in that layer (of the last rounds, weights 0.9^a).  y is scored: if its losses are as near
-    to the lowest as x_j's have to be, the node goes on from y, else from x_j.  Before its first
-    turn a node has no region.  (No publication's.)
+    Credit: the model of a sender that stands at −v may lie above the lowest by z + credit · v
+    standard errors, by z + 3 at most; but by no more than z before the lowest loss is below 1 −
+    `learnt` times that of the model which this node began with.
 
-    Why: colluders that lean on one coordinate, each within the noise of a batch, move it in a lap
-    as far as b such shifts reach; N honest turns in random directions move it by √N · s, and N in
-    the same direction by N · s.  s is made of one's own turns, which nobody else can inflate.  What
-    lies outside and is worth something on this node's samples may stay, what is not is taken back.
-    (To go on from x_i instead starves a node: whoever falls behind has a region around an old
-    model, refuses what is new, and falls behind further.)
+    Region: y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate: x_j is the chosen model,
+    x_i this node's last, N the turns of a lap, and s the root mean square of this node's own turns
+    in that layer (of the last rounds, weights 0.9^a).  y is scored: if its losses are as near to
+    the lowest as x_j's have to be, the node goes on from y, else from x_j.  Before its first turn a
+    node has no region.  (No publication's.)
+
+    Why credit: the lowest of S losses is low by chance, too.  Of ten equally good models the
+    nearest is more than a standard error above it in most turns, and its step is thrown away.  Who
+    has been better than others for long is believed; what that is misused for costs as much
+    standing.  Before anything is learnt all losses are within noise, some liars stand well by luck,
+    and on credit they would keep it so.  And however well one stands: what is obviously bad (a sign
+    flip after ten honest rounds) is not taken.
+
+    Why a region: colluders that lean on one coordinate, each within the noise of a batch, move it
+    in a lap as far as b such shifts reach; N honest turns in random directions move it by √N · s,
+    and N in the same direction by N · s.  s is made of one's own turns, which nobody else can
+    inflate.  What lies outside and is worth something on this node's samples may stay, what is not
+    is taken back.  (To go on from x_i instead starves a node: whoever falls behind has a region
+    around an old model, refuses what is new, and falls behind further.)
 
     Limits: a drift of less than c·N·s in a lap passes, and one that comes with a gain
-    (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  It
-    costs S + 2 evaluations a turn and a second model in a node's memory.
+    (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  What
+    harms no model on this node's data earns credit.  It costs S + 2 evaluations a turn and a second
+    model in a node's memory.
     """
     non_negative(credit, "credit")
     if not 0 <= learnt < 1:
