@@ -134,6 +134,15 @@ def test_the_table_does_without_matplotlib() -> None:
     assert answer.stdout.strip() == "False"
 
 
+def test_no_panel_is_cut_off_by_another(tmp_path: Path) -> None:
+    low = write_run(tmp_path / "a", attack="gaussian", worst=(0.1, 0.2))
+    high = write_run(tmp_path / "b", attack="hidden", worst=(0.1, 0.9))
+    for axes in accuracy_figure([read_run(low), read_run(high)]).axes:
+        bottom, top = axes.get_ylim()
+        assert bottom == 0
+        assert top >= 0.9
+
+
 def test_accuracy_figure_has_a_panel_for_each_attack_and_a_band_for_seeds(
     seeds: list[Run],
 ) -> None:

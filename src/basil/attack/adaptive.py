@@ -30,7 +30,7 @@ def brink(
     view: View,
     *,
     z: float = 1.0,
-    c: float = 0.3,
+    c: float = 1.0,
     direction: str = "coordinate",
     tries: int = 4,
     coordinate: int = -1,
@@ -64,7 +64,7 @@ def brink(
 
 
 @declares(omniscient=True, trains=True)
-def edge(view: View, *, c: float = 0.3) -> Tensor:
+def edge(view: View, *, c: float = 1.0) -> Tensor:
     """x_j ± c·N·s in every coordinate: the corner of the next benign receiver's trust region.
 
     x_j is what receiver j sent last; the signs are drawn once for all liars.

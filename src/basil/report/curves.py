@@ -113,7 +113,6 @@ def _curves(
         if quantity == "accuracy":
             chance |= _chance(axes, members)
         if quantity != "loss":
-            axes.set_ylim(bottom=0)
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0, symbol=" %"))
         axes.margins(x=0.02)
         whole = against == "rounds"
@@ -122,6 +121,8 @@ def _curves(
         if place + columns >= len(panels):
             axes.set_xlabel(AXES[against][2])
             axes.tick_params(labelbottom=True)
+    if quantity != "loss":
+        grid[0].set_ylim(bottom=0)  # of all panels, now that each has found what it needs above
     figure.supylabel(says, fontsize=9, color=INK)
     handles = [] if apart else [_handle(label, place) for label, place in styles.items()]
     if chance:
