@@ -18,7 +18,7 @@ from basil.experiment import Experiment, Interrupted, Machine, choose_device, ta
 from basil.recipe import parse
 from basil.record.callback import named
 from basil.record.read import read_run
-from basil.record.run_folder import CHECKPOINT, FACTS, SUMMARY
+from basil.record.run_folder import CHECKPOINT, FACTS, SUMMARY, held
 
 Task = tuple[dict[str, Any], str]
 """A recipe as a tree, and its run folder."""
@@ -65,13 +65,14 @@ def run_tasks(
         if _stopping:
             return
         try:
-            if (folder / SUMMARY).exists():  # by a process that died over another task
-                finished[i] = read_run(folder).summary, None
-                return
-            experiment, unfinished = experiment_of(tree, folder)
-            callbacks = [make() for make in map(named, log)]
-            go_on = partial(experiment.course, stop=lambda: _stopping, resume=unfinished)
-            finished[i] = (yield from go_on(folder, callbacks=callbacks)), None
+            with held(folder):
+                if (folder / SUMMARY).exists():  # by a process that died over another task
+                    finished[i] = read_run(folder).summary, None
+                    return
+                experiment, unfinished = experiment_of(tree, folder)
+                callbacks = [make() for make in map(named, log)]
+                go_on = partial(experiment.course, stop=lambda: _stopping, resume=unfinished)
+                finished[i] = (yield from go_on(folder, callbacks=callbacks)), None
         except Interrupted:
             pass
         except Exception as error:

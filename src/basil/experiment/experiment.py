@@ -58,7 +58,7 @@ class Experiment(Nodes):
     ) -> dict[str, Any]:
         """Simulate, into a new run folder or on from a checkpoint.  Returns the summary."""
         course = self.course(folder, progress, stop, resume, callbacks)
-        with unhurried_collector():
+        with run_folder.held(folder), unhurried_collector():
             while True:
                 try:
                     next(course)

@@ -6,13 +6,15 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -23,6 +25,28 @@ RECIPE, FACTS, SUMMARY = "recipe.toml", "run.json", "summary.json"
 METRICS, SELECTIONS = "metrics.jsonl", "selections.csv"
 JOINS = "joins.csv"  # whose model was taken between groups
 CHECKPOINT, MODELS = "checkpoint.safetensors", "models.safetensors"
+LOCK = ".lock"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """While a run is written nobody else writes to its folder.
+
+    A process that dies lets go of it: the system keeps the lock, not the file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK).acquire(blocking=False)
+    except Timeout as error:
+        raise UserError(f"{folder} is being written by another process") from error
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}") from error
+    with lock:
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                (folder / LOCK).unlink()
 
 
 def create(folder: Path, recipe_text: str, facts: dict[str, Any]) -> None:
