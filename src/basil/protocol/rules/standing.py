@@ -79,15 +79,14 @@ def in_good_standing(
     known: dict[str, Tensor] = dict(candidates.state.get("standing", {}))
     names = [str(entry.sender) for entry in candidates.entries]
     nothing = candidates.own.new_zeros(2, dtype=torch.float64)
-    unknown = nothing[0] * torch.nan
-    args = (
-        stacked([*candidates.losses, own]),
-        candidates.state.get("began", unknown),
-        *(known.get(name, nothing) for name in names),
-    )
+    began = candidates.state.get("began")
+    if began is None:
+        began = nothing.new_full((), torch.nan)
+    records = (known.get(name, nothing) for name in names)
+    args = stacked([*candidates.losses, own]), began, *records
     work = partial(_weigh, z=z, doubt=doubt, memory=memory, credit=credit, learnt=learnt)
-    number, lowest, tolerance, records, began = yield Combine(work, args=args)
-    known |= zip(names, records, strict=True)
+    number, lowest, tolerance, judged, began = yield Combine(work, args=args)
+    known |= zip(names, judged, strict=True)
     return Weighed(number, lowest, tolerance, known, began)
 
 
