@@ -82,22 +82,24 @@ def test_a_lap_of_small_harm_is_noticed() -> None:
 
 def standing_literally(
     rounds: list[Table], z: float, doubt: float, memory: float
-) -> tuple[list[int], dict[int, tuple[float, float]]]:
+) -> tuple[list[int], dict[int, list[float]]]:
     """Index chosen in each round; each sender's sums.  The last row of a table is one's own."""
-    sums: dict[int, tuple[float, float]] = {}
+    sums: dict[int, list[float]] = {}
     made = []
     for table in rounds:
         *others, _ = table
+        best = min(table, key=statistics.fmean)
         for j, row in enumerate(others):
             older = sorted(others[j + 1 :], key=statistics.fmean)
             if len(older) >= 3:
                 middle = older[(len(older) - 1) // 2]
                 t = max(-3.0, min(3.0, excess(row, middle)))
-                total, weight = sums.get(j, (0.0, 0.0))
-                sums[j] = memory * total + t, memory**2 * weight + 1
-        best = min(table, key=statistics.fmean)
+                t_sum, squares, e_sum, weight = sums.get(j, [0.0] * 4)
+                e = min(3.0, excess(row, best))
+                t_sum, squares = memory * t_sum + t, memory**2 * squares + 1
+                sums[j] = [t_sum, squares, memory * e_sum + e, memory * weight + 1]
         for j, row in enumerate(table):
-            total, weight = sums.get(j, (0.0, 0.0)) if j < len(others) else (0.0, 0.0)
+            total, weight, *_ = sums.get(j, [0.0] * 4) if j < len(others) else [0.0] * 4
             stands = total / math.sqrt(weight) if weight else 0.0
             if excess(row, best) <= z and stands <= doubt:
                 made.append(j)
@@ -141,7 +143,8 @@ def test_who_lies_a_little_every_round_loses_its_standing() -> None:
         picks.append(choice.selected.index)
     assert picks[:10].count(0) >= 2  # at first it is chosen as often as any
     assert 0 not in picks[-10:]
-    doubted = [s for s, (t, w) in state["standing"].items() if float(t) > 2 * math.sqrt(float(w))]
+    records = {sender: record.tolist() for sender, record in state["standing"].items()}
+    doubted = [sender for sender, (t, w, *_) in records.items() if t > 2 * math.sqrt(w)]
     assert doubted == ["0"]
 
 
@@ -152,7 +155,8 @@ def test_who_has_been_better_for_long_is_believed() -> None:
     """
     rows = [[2.0, 2.0, 2.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
     began = torch.tensor(1.25, dtype=torch.float64)
-    known = {"standing": {"0": torch.tensor([-10.0, 4.0], dtype=torch.float64)}, "began": began}
+    record = torch.tensor([-10.0, 4.0, 6.0, 4.0], dtype=torch.float64)
+    known = {"standing": {"0": record}, "began": began}
 
     def chosen(state: dict[str, Any], **options: float) -> int:
         return choose("trust", rows, [9.0] * 4, state, learnt=0.2, **options).selected.index
@@ -160,6 +164,9 @@ def test_who_has_been_better_for_long_is_believed() -> None:
     assert chosen(known, credit=0.4) == 0
     assert chosen(known, credit=0.39) == 1
     assert chosen({"began": began}, credit=0.4) == 1  # nobody stands anywhere
+    # On average 6 / 4 standard errors above the lowest: too far for whoever sets it so.
+    assert chosen(known, credit=0.4, far=1.5) == 0
+    assert chosen(known, credit=0.4, far=1.49) == 1
     # Gaps of 1, 1, 1, 0.1 are 3.44 standard errors, and credit is good for 3 at most.
     rows[0] = [2.0, 2.0, 2.0, 1.1]
     assert chosen(known, credit=9.0, z=0.45) == 0
@@ -259,6 +266,7 @@ def test_what_would_cost_something_is_not_pulled_in() -> None:
         ("freshest", {"z": -1.0}, "scheme.z"),
         ("trust", {"credit": -1.0}, "scheme.credit"),
         ("trust", {"learnt": 1.0}, "scheme.learnt"),
+        ("trust", {"far": -1.0}, "scheme.far"),
         ("standing", {"memory": 0.0}, "scheme.memory"),
         ("standing", {"memory": 1.5}, "scheme.memory"),
         ("trust", {"c": 0.0}, "scheme.c"),

@@ -52,8 +52,8 @@ def standing(
 class Weighed:
     """The candidate that is chosen, one past the last for oneself; the losses of the best model
     there is; by how much the chosen one may be worse, in standard errors; each known sender's
-    [Σ μ^a t, Σ μ^2a], this round's verdicts included; and the mean loss of one's own model when one
-    first looked.
+    [Σ μ^a t, Σ μ^2a, Σ μ^a e, Σ μ^a], this round included, with e the excess over the lowest; and
+    the mean loss of one's own model when one first looked.
     """
 
     number: Tensor
@@ -70,21 +70,22 @@ def in_good_standing(
     memory: float,
     credit: float = 0.0,
     learnt: float = 0.0,
+    far: float = 0.0,
 ) -> Generator[Score | Combine, Any, Weighed]:
-    """What `standing` decides by; `credit` and `learnt` are those of `trust`."""
+    """What `standing` decides by; `credit`, `learnt` and `far` are those of `trust`."""
     non_negative(z, "z")
     if not 0 < memory <= 1:
         raise UserError(f"scheme.memory = {memory}: it must be above 0, up to 1")
     own = yield Score(candidates.own, candidates.batch)
     known: dict[str, Tensor] = dict(candidates.state.get("standing", {}))
     names = [str(entry.sender) for entry in candidates.entries]
-    nothing = candidates.own.new_zeros(2, dtype=torch.float64)
+    nothing = candidates.own.new_zeros(4, dtype=torch.float64)
     began = candidates.state.get("began")
     if began is None:
         began = nothing.new_full((), torch.nan)
     records = (known.get(name, nothing) for name in names)
     args = stacked([*candidates.losses, own]), began, *records
-    work = partial(_weigh, z=z, doubt=doubt, memory=memory, credit=credit, learnt=learnt)
+    work = partial(_weigh, z=z, doubt=doubt, memory=memory, credit=credit, learnt=learnt, far=far)
     number, lowest, tolerance, judged, began = yield Combine(work, args=args)
     known |= zip(names, judged, strict=True)
     return Weighed(number, lowest, tolerance, known, began)
@@ -99,6 +100,7 @@ def _weigh(
     memory: float,
     credit: float,
     learnt: float,
+    far: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Of losses of the candidates and oneself, of one's first loss and of records: as in
     `Weighed`.
@@ -107,16 +109,14 @@ def _weigh(
     means = means_of(losses)
     began = torch.where(began.isnan(), means[-1], began)
     apart = excess(losses[:, None], losses[None])  # of each above each: all that is needed below
-    verdicts = _verdicts(apart[:-1, :-1], means[:-1])
-    faded = torch.stack([memory * records[:, 0], memory**2 * records[:, 1]], 1)
-    judged = torch.arange(count, device=losses.device) < count - LEAST  # enough older ones are here
-    records = torch.where(judged[:, None], faded + verdicts, records)
-    standings = torch.where(records[:, 1] > 0, records[:, 0] / records[:, 1].sqrt(), 0.0)
-    given = torch.where(means.min() <= (1 - learnt) * began, credit, 0.0)
-    beyond = (given * -standings).clamp(0, MOST)
     rows = torch.arange(count + 1, device=losses.device)
     best = rows == means.argmin()
     above = torch.where(best, 0.0, _at(best, apart))
+    records = _remembered(records, _verdicts(apart[:-1, :-1], means[:-1], above[:-1]), memory)
+    standings = torch.where(records[:, 1] > 0, records[:, 0] / records[:, 1].sqrt(), 0.0)
+    given = torch.where(means.min() <= (1 - learnt) * began, credit, 0.0)
+    usually_near = records[:, 2] <= far * records[:, 3]
+    beyond = torch.where(usually_near, (given * -standings).clamp(0, MOST), 0.0)
     oneself = means.new_zeros(1)
     tolerances = z + torch.cat([beyond, oneself])
     doubted = torch.cat([standings, oneself]) > doubt
@@ -125,13 +125,20 @@ def _weigh(
     return number, _at(best, losses.T), _at(rows == number, tolerances), records, began
 
 
+def _remembered(records: Tensor, verdicts: Tensor, memory: float) -> Tensor:
+    """With this round's, the nearest sender's first; without where too few older ones are here."""
+    rows, columns = (torch.arange(n, device=records.device) for n in records.shape)
+    faded = memory * records * torch.where(columns == 1, memory, 1.0)  # a sum of squares
+    return torch.where(rows[:, None] < len(records) - LEAST, faded + verdicts, records)
+
+
 def _at(mask: Tensor, values: Tensor) -> Tensor:
     """The values in the one column that is meant.  Without a gather, so that it can be compiled."""
     return torch.where(mask, values, 0.0).sum(-1)
 
 
-def _verdicts(apart: Tensor, means: Tensor) -> Tensor:
-    """[sender, (t, 1)] for each row against the middle one of the older ones, nearest row first."""
+def _verdicts(apart: Tensor, means: Tensor, above: Tensor) -> Tensor:
+    """[sender, (t, 1, e, 1)]: t for each row against the middle one of the older ones."""
     rows = torch.arange(len(means), device=means.device)
     older = rows[None, :] > rows[:, None]
     # Of m older models the middle one by mean loss; of an even number the better of the two.
@@ -140,4 +147,5 @@ def _verdicts(apart: Tensor, means: Tensor) -> Tensor:
     middle = older & (rank == (older.sum(1, keepdim=True) - 1) // 2)
     t = _at(middle, apart).clamp(-MOST, MOST)
     sane = (middle & means.isfinite()).any(1)  # next to garbage there is no verdict
-    return torch.stack([torch.where(sane, t, 0.0), sane.double()], 1)
+    one = torch.ones_like(t)
+    return torch.where(sane[:, None], torch.stack([t, one, above.clamp(max=MOST), one], 1), 0.0)

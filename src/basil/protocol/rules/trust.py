@@ -25,13 +25,15 @@ def trust(
     memory: float = 0.98,
     credit: float = 1.0,
     learnt: float = 0.1,
+    far: float = 2.0,
     c: float = 1.0,
 ) -> Deliberation:
     """`standing` with credit, and what it chooses is pulled towards one's own last model.
 
     Credit: the model of a sender that stands at −v may lie above the lowest by z + credit · v
     standard errors, by z + 3 at most; but by no more than z before the lowest loss is below 1 −
-    `learnt` times that of the model which this node began with.
+    `learnt` times that of the model which this node began with, nor from a sender whose models have
+    been more than `far` above the lowest on average (over the rounds, each cut off at 3).
 
     Region: y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate: x_j is the chosen model,
     x_i this node's last, N the turns of a lap, and s the root mean square of this node's own turns
@@ -43,8 +45,9 @@ def trust(
     nearest is more than a standard error above it in most turns, and its step is thrown away.  Who
     has been better than others for long is believed; what that is misused for costs as much
     standing.  Before anything is learnt all losses are within noise, some liars stand well by luck,
-    and on credit they would keep it so.  And however well one stands: what is obviously bad (a sign
-    flip after ten honest rounds) is not taken.
+    and on credit they would keep it so.  However well one stands: what is obviously bad (a sign
+    flip after ten honest rounds) is not taken.  And where liars stand in a row, the older models
+    are liars', too: next to them some stand well, but all are far above the lowest.
 
     Why a region: colluders that lean on one coordinate, each within the noise of a batch, move it
     in a lap as far as b such shifts reach; N honest turns in random directions move it by √N · s,
@@ -59,11 +62,12 @@ def trust(
     model in a node's memory.
     """
     non_negative(credit, "credit")
+    non_negative(far, "far")
     if not 0 <= learnt < 1:
         raise UserError(f"scheme.learnt = {learnt}: it must be from 0 to below 1")
     if not c > 0:
         raise UserError(f"scheme.c = {c}: it must be above 0")
-    weighed = yield from in_good_standing(candidates, z, doubt, memory, credit, learnt)
+    weighed = yield from in_good_standing(candidates, z, doubt, memory, credit, learnt, far)
     models, own = [*candidates.models, candidates.own], candidates.own
     selected = chosen(models, weighed.number)
     before: dict[str, Tensor] | None = candidates.state.get("trust")
