@@ -81,9 +81,16 @@ def test_a_lap_of_small_harm_is_noticed() -> None:
 
 
 def standing_literally(
-    rounds: list[Table], z: float, doubt: float, memory: float
+    rounds: list[Table],
+    z: float,
+    doubt: float,
+    memory: float,
+    credit: float = 0.0,
+    learnt: float = 0.0,
+    far: float = 0.0,
 ) -> tuple[list[int], dict[int, list[float]]]:
     """Index chosen in each round; each sender's sums.  The last row of a table is one's own."""
+    began = statistics.fmean(rounds[0][-1])
     sums: dict[int, list[float]] = {}
     made = []
     for table in rounds:
@@ -99,9 +106,12 @@ def standing_literally(
                 t_sum, squares = memory * t_sum + t, memory**2 * squares + 1
                 sums[j] = [t_sum, squares, memory * e_sum + e, memory * weight + 1]
         for j, row in enumerate(table):
-            total, weight, *_ = sums.get(j, [0.0] * 4) if j < len(others) else [0.0] * 4
-            stands = total / math.sqrt(weight) if weight else 0.0
-            if excess(row, best) <= z and stands <= doubt:
+            t_sum, squares, e_sum, weight = sums.get(j, [0.0] * 4) if j < len(others) else [0.0] * 4
+            stands = t_sum / math.sqrt(squares) if squares else 0.0
+            known_well = weight > 0 and e_sum / weight <= far
+            believed = known_well and statistics.fmean(best) <= (1 - learnt) * began
+            beyond = min(3.0, max(0.0, -credit * stands)) if believed else 0.0
+            if excess(row, best) <= z + beyond and stands <= doubt:
                 made.append(j)
                 break
         else:
@@ -126,6 +136,27 @@ def test_standing_against_a_literal_twin(rounds: list[Table], doubt: float) -> N
     assert made == expected
     for sender, pair in sums.items():
         assert state["standing"][str(sender)].tolist() == pytest.approx(pair)
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    rounds=st.lists(tables(7), min_size=1, max_size=4),
+    credit=st.sampled_from([0.7, 2.0, 9.0]),
+    learnt=st.sampled_from([0.0, 0.13]),
+    far=st.sampled_from([1.07, 3.01]),
+)
+def test_credit_against_a_literal_twin(
+    rounds: list[Table], credit: float, learnt: float, far: float
+) -> None:
+    options = {"doubt": 1.0, "memory": 0.9, "credit": credit, "learnt": learnt, "far": far}
+    expected, _ = standing_literally(rounds, 0.31, **options)
+    state: dict[str, Any] = {}
+    made = []
+    for table in rounds:
+        choice = choose("trust", table[:-1], table[-1], state, z=0.31, **options)
+        made.append(choice.selected.index)
+        state = {key: choice.state[key] for key in ("standing", "began")}  # without a region
+    assert made == expected
 
 
 def test_who_lies_a_little_every_round_loses_its_standing() -> None:

@@ -1,6 +1,6 @@
 """Does what was measured agree with what the paper says?  Expectations of a figure, checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -147,10 +147,7 @@ def _per_cent(traced: Traced, metric: str, until: int | None) -> tuple[float, st
         entries = [e for e in run.metrics if until is None or e["round"] <= until]
         last += [entry.get("accuracy") or {} for entry in entries[-1:]]
     found = [100 * float(each[metric]) for each in last if each.get(metric) is not None]
-    if not found:
-        return None
-    mean, spread = mean_and_spread(found)
-    return mean, f"{mean:.1f}" + (f" ± {spread:.1f}" if spread is not None else "")
+    return _written(found, 1) if found else None
 
 
 def _reach(own: Traced, other: Traced, metric: str, against: str) -> tuple[float | None, str]:
@@ -170,8 +167,7 @@ def _reach(own: Traced, other: Traced, metric: str, against: str) -> tuple[float
         ratios.append(there[0] / when)
     if not ratios:
         return None, "nothing yet"
-    mean, spread = mean_and_spread(ratios)
-    return mean, f"{mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+    return _written(ratios, 2)
 
 
 def _swing(own: Traced, other: Traced, metric: str) -> tuple[float | None, str]:
@@ -180,7 +176,9 @@ def _swing(own: Traced, other: Traced, metric: str) -> tuple[float | None, str]:
     mine, theirs = ([_unrest(run, metric, until) for run in t.runs] for t in (own, other))
     if not mine or not theirs or None in (*mine, *theirs):
         return None, "nothing yet"
-    (a, ours), (b, others) = (_points(found) for found in (mine, theirs))
+    (a, ours), (b, others) = (
+        _written([points for points in each if points is not None], 2) for each in (mine, theirs)
+    )
     where = "" if until is None else f"until round {until} "
     if b == 0:
         return None, f"{where}{ours} points against none"
@@ -196,9 +194,10 @@ def _unrest(run: Run, metric: str, until: int | None) -> float | None:
     return sum(changes) / len(changes) if changes else None
 
 
-def _points(found: Sequence[float | None]) -> tuple[float, str]:
-    mean, spread = mean_and_spread([each for each in found if each is not None])
-    return mean, f"{mean:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+def _written(found: list[float], digits: int) -> tuple[float, str]:
+    """The mean over seeds, and in words with their spread."""
+    mean, spread = mean_and_spread(found)
+    return mean, f"{mean:.{digits}f}" + (f" ± {spread:.{digits}f}" if spread is not None else "")
 
 
 def _course(run: Run, metric: str, against: str) -> list[tuple[float, float]]:
