@@ -11,6 +11,7 @@ from torch import Tensor
 
 from basil.attack import ATTACKS, View
 from basil.attack.adaptive import DIRECTIONS
+from basil.errors import UserError
 from basil.learning.layout import layout_of
 from basil.learning.models import mlp
 
@@ -154,3 +155,19 @@ def test_all_liars_lean_the_same_way_in_every_round() -> None:
     for seen in (first, elsewhere):
         shift = sent("brink", seen, lambda model: flat, direction="signs") - seen.honest
         assert torch.equal(shift.sign(), signs[0])
+
+
+def test_stall_is_the_mean_and_half_a_turn_aside() -> None:
+    """The mean is (2, 2), the turn (3, −4): 5 long."""
+    benign = [torch.tensor([1.0, 5.0]), torch.tensor([3.0, 0.0]), torch.tensor([2.0, 1.0])]
+    chosen, honest = torch.tensor([10.0, 10.0]), torch.tensor([13.0, 6.0])
+    lies = []
+    for seed in (0, 1):
+        seen = view(benign=benign, chosen=chosen, honest=honest, layout=PAIR, seed=seed)
+        lie = ATTACKS["stall"](seen)
+        assert isinstance(lie, Tensor)
+        assert (lie - torch.tensor([2.0, 2.0])).norm() == pytest.approx(2.5)
+        lies.append(lie)
+    assert not torch.equal(*lies)
+    with pytest.raises(UserError, match=r"attack\.kin"):
+        ATTACKS["stall"](seen, kin=0.5)

@@ -1,11 +1,12 @@
 """Attacks by liars who know the rule of those they send to, and its constants.
 
-Two things hold a lie back.  A rule that compares losses goes on from a model only if one batch
+Three things hold a lie back.  A rule that compares losses goes on from a model only if one batch
 cannot tell it from the best: within z standard errors of the paired difference.  A rule with a
 trust region pulls what it goes on from into its own last model ± c·N·s, coordinate by coordinate,
 where N is the number of turns in a lap and s the root mean square of its own steps in that layer.
 Who knows z and c goes just as far, all liars the same way: what each turn adds is then not averaged
-out by the next, and the sum over a lap is what hurts.
+out by the next, and the sum over a lap is what hurts.  And a rule that counts turns prefers models
+that go back to other stored ones: who knows that sends some that seem to.
 
 A liar knows neither its receiver's batch nor its steps.  It has its own, drawn in the same way.
 """
@@ -17,7 +18,9 @@ import torch
 from torch import Tensor
 
 from basil.attack.check import at_least, not_negative, one_of, positive, slot_of
+from basil.attack.omniscient import mean_of_benign
 from basil.attack.view import Trial, View, declares
+from basil.errors import UserError
 from basil.protocol.requests import ScoreAll
 from basil.protocol.rules.noise import excess, first
 from basil.protocol.rules.trust import mean_squares, region
@@ -29,7 +32,7 @@ EASE = 0.5  # how much shorter each shift is than the one tried before it
 def brink(
     view: View,
     *,
-    z: float = 1.0,
+    z: float = 2.0,
     c: float = 1.0,
     direction: str = "coordinate",
     tries: int = 4,
@@ -80,6 +83,24 @@ def edge(view: View, *, c: float = 1.0) -> Tensor:
     if victim is None:  # among liars
         return view.honest
     return victim + _half_width(view, c) * _signs(view)
+
+
+@declares(omniscient=True, trains=True)
+def stall(view: View, *, kin: float = 2.0) -> Tensor:
+    """μ + (‖x − x̄‖ / kin) u: the mean of what all benign nodes sent last, and a random direction u.
+
+    x is the honest model, trained from x̄.  Nothing is wrong with the lie but its age.  A mean of
+    many models has a lower loss than any one of them, and half of a lap is missing from it: each
+    time that it is chosen, so much work is lost.  No publication's: it is ALIE's mean, as whoever
+    counts turns by distances (`trust`) would have it.  Two liars' models are √2 / kin of a turn
+    apart, as if the second had gone on from the first, and in a random direction so little does
+    next to no harm.
+    """
+    if not kin >= 1:
+        raise UserError(f"attack.kin = {kin}: it must be 1 or more")
+    aside = torch.randn(view.honest.shape, generator=view.generator, device=view.honest.device)
+    aside *= (view.honest - view.chosen).norm() / (kin * aside.norm())
+    return mean_of_benign(view) + aside
 
 
 def _half_width(view: View, c: float) -> Tensor:

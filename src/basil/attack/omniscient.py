@@ -51,8 +51,7 @@ def ipm(view: View, *, epsilon: float = 0.1) -> Tensor:
     mean benign update as seen from there.
     """
     positive("epsilon", epsilon)
-    mean = _crowd(view).stack(_benign(view)).mean(0)
-    return view.chosen - epsilon * (mean - view.chosen)
+    return view.chosen - epsilon * (mean_of_benign(view) - view.chosen)
 
 
 @declares(omniscient=True)
@@ -99,6 +98,11 @@ def dissensus(view: View, *, epsilon: float = 1.0) -> Mapping[int, Tensor]:
             x.sub_(benign[k] - benign[j], alpha=epsilon * weights[k] / (liars or 1.0))
         lies[j] = x
     return lies
+
+
+def mean_of_benign(view: View) -> Tensor:
+    """μ, the mean of what all benign nodes sent last."""
+    return _crowd(view).stack(_benign(view)).mean(0)
 
 
 def _benign(view: View) -> Mapping[int, Tensor]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from basil.attack.adaptive import brink, edge
+from basil.attack.adaptive import brink, edge, stall
 from basil.attack.adversary import lies_in
 from basil.attack.check import at_least
 from basil.attack.data import backdoor, label_flip
@@ -63,6 +63,7 @@ ATTACKS: Table[Attack] = Table(
         "betrayal": betrayal,
         "brink": brink,
         "edge": edge,
+        "stall": stall,
     },
 )
 THEN = "then"

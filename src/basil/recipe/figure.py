@@ -19,6 +19,7 @@ import re
 import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -107,8 +108,10 @@ class Figure:
 
     @property
     def panels(self) -> dict[str, Panel]:
-        """By letter."""
-        return dict(zip(string.ascii_lowercase, self.panel, strict=False))
+        """By letter: a to z, aa to zz."""
+        letters = string.ascii_lowercase
+        names = chain(letters, map("".join, product(letters, repeat=2)))
+        return dict(zip(names, self.panel, strict=False))
 
     def metric_of(self, panel: str) -> str:
         return self.panels[panel].metric or self.metric

@@ -1,4 +1,6 @@
-"""Credit for who has earned it, and no further in a lap than one could have gone oneself."""
+"""The model with the most turns in it, of those that have earned belief; and no further in a lap
+than one could have gone oneself.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,12 +9,13 @@ import torch
 from torch import Tensor
 
 from basil.errors import UserError
-from basil.learning.promises import chosen, tensor_of
+from basil.learning.promises import chosen, stacked, tensor_of
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
 from basil.protocol.rules.freshest import non_negative
-from basil.protocol.rules.noise import excess
-from basil.protocol.rules.standing import in_good_standing
+from basil.protocol.rules.lineage import lineage
+from basil.protocol.rules.noise import excess, first
+from basil.protocol.rules.records import MOST, column, compared, recalled, remembered
 
 KEPT = 0.9  # what a turn's mean square counts a round later
 
@@ -20,26 +23,39 @@ KEPT = 0.9  # what a turn's mean square counts a round later
 def trust(
     candidates: Candidates,
     *,
-    z: float = 1.0,
-    doubt: float = 1.0,
+    z: float = 2.0,
+    kin: float = 2.0,
     memory: float = 0.98,
     credit: float = 1.0,
     learnt: float = 0.1,
     far: float = 2.0,
     c: float = 1.0,
 ) -> Deliberation:
-    """`standing` with credit, and what it chooses is pulled towards one's own last model.
+    """Of the models near the lowest loss the one with most turns in it, pulled towards one's own.
 
-    Credit: the model of a sender that stands at −v may lie above the lowest by z + credit · v
-    standard errors, by z + 3 at most; but by no more than z before the lowest loss is below 1 −
-    `learnt` times that of the model which this node began with, nor from a sender whose models have
-    been more than `far` above the lowest on average (over the rounds, each cut off at 3).
+    Near: by at most z − credit · v standard errors of the paired difference above the lowest, where
+    v is the sender's standing (as in `standing`); by z/2 − credit · v if the model goes back to no
+    other stored one.  Below zero: not even if it is the lowest.  For good standing (v < 0) there
+    is at most 3, and nothing to a sender whose models have been more than `far` above the lowest on
+    average (over the rounds, each cut off at 3).  Before the lowest loss is below 1 − `learnt`
+    times that of the model which this node began with, all have z/2 and nobody has credit.
+
+    Turns: a model goes back to the older stored one that is nearest to it, if their distance is at
+    most `kin` times the length of this node's own turns; it has one turn more than that one, or as
+    many if the distance is below 1/kin of it (`lineage`).  Of equals the nearest predecessor's.  If
+    none is near, one's own last model.
 
     Region: y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate: x_j is the chosen model,
     x_i this node's last, N the turns of a lap, and s the root mean square of this node's own turns
     in that layer (of the last rounds, weights 0.9^a).  y is scored: if its losses are as near to
     the lowest as x_j's have to be, the node goes on from y, else from x_j.  Before its first turn a
-    node has no region.  (No publication's.)
+    node knows no turn's length, and has neither lines nor a region.  (No publication's.)
+
+    Why turns: what is to be kept is work, and the nearest predecessor may have gone on from an old
+    model.  And a liar that offers something better than any single model (the mean of all of them,
+    say) is preferred by whoever looks at losses alone; but half of a lap is missing from it.  It
+    goes back to nothing that is stored, and so counts no turns.  Who wants to count some must build
+    on the line, by no more than a turn's length.
 
     Why credit: the lowest of S losses is low by chance, too.  Of ten equally good models the
     nearest is more than a standard error above it in most turns, and its step is thrown away.  Who
@@ -58,55 +74,117 @@ def trust(
 
     Limits: a drift of less than c·N·s in a lap passes, and one that comes with a gain
     (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  What
-    harms no model on this node's data earns credit.  It costs S + 2 evaluations a turn and a second
-    model in a node's memory.
+    harms no model on this node's data earns credit.  Liars next to each other can count turns among
+    themselves.  Where some nodes' turns are more than `kin` times as long as others', these see no
+    lines, and choose as with z/2.  It costs S + 2 evaluations a turn, the distances of S models,
+    and a second model in a node's memory.
     """
-    non_negative(credit, "credit")
-    non_negative(far, "far")
+    for option, value in (("z", z), ("credit", credit), ("far", far)):
+        non_negative(value, option)
+    if not kin >= 1:
+        raise UserError(f"scheme.kin = {kin}: it must be 1 or more")
     if not 0 <= learnt < 1:
         raise UserError(f"scheme.learnt = {learnt}: it must be from 0 to below 1")
     if not c > 0:
         raise UserError(f"scheme.c = {c}: it must be above 0")
-    weighed = yield from in_good_standing(candidates, z, doubt, memory, credit, learnt, far)
-    models, own = [*candidates.models, candidates.own], candidates.own
-    selected = chosen(models, weighed.number)
+    records, own = recalled(candidates, memory), candidates.own
+    models = [*candidates.models, own]
+    sizes = tuple(layer.stop - layer.start for layer in candidates.layers)
     before: dict[str, Tensor] | None = candidates.state.get("trust")
     if before is None:
-        sums = own.new_zeros(len(candidates.layers) + 1)
-        state = {"start": tensor_of(selected), "sums": sums}
+        sums = own.new_zeros(len(sizes) + 1)
+        turns = own.new_zeros(len(records), dtype=torch.float64)
+        related = turns > 0
     else:
-        sizes = tuple(layer.stop - layer.start for layer in candidates.layers)
+        survey = partial(_surveyed, sizes=sizes, kin=kin)
+        args = own, before["start"], before["sums"], *candidates.models
+        sums, turns, related = yield Combine(survey, args=args)
+
+    scored = yield Score(own, candidates.batch)
+    began = candidates.state.get("began")
+    if began is None:
+        began = own.new_full((), torch.nan, dtype=torch.float64)
+    weigh = partial(_weighed, z=z, memory=memory, credit=credit, learnt=learnt, far=far)
+    args = stacked([*candidates.losses, scored]), began, turns, related, *records
+    number, lowest, tolerance, judged, began = yield Combine(weigh, args=args)
+
+    selected = chosen(models, number)
+    start = tensor_of(selected)
+    if before is not None:
         pull = partial(_pulled, sizes=sizes, reach=c * candidates.lap)
-        args = weighed.number, own, before["start"], before["sums"], *models
-        model, pulled, sums = yield Combine(pull, args=args)
+        model, pulled = yield Combine(pull, args=(number, own, sums, *models))
         scored = yield Score(pulled, candidates.batch)
-        args = model, pulled, scored.wait(), weighed.lowest, weighed.tolerance
-        state = {"start": (yield Combine(_if_good, args=args)), "sums": sums}
-    remembered = {"standing": weighed.records, "began": weighed.began, "trust": state}
-    return Choice(state["start"], selected, remembered)
+        args = model, pulled, scored.wait(), lowest, tolerance
+        start = yield Combine(_if_good, args=args)
+    state = {
+        "standing": remembered(candidates, judged),
+        "began": began,
+        "trust": {"start": start, "sums": sums},
+    }
+    return Choice(start, selected, state)
 
 
-def _pulled(
-    number: Tensor,
-    own: Tensor,
-    start: Tensor,
-    sums: Tensor,
-    *models: Tensor,
-    sizes: tuple[int, ...],
-    reach: float,
+def _surveyed(
+    own: Tensor, start: Tensor, sums: Tensor, *models: Tensor, sizes: tuple[int, ...], kin: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The model of that number; pulled into the region; and the sums that this is made of.
+    """The sums with one's last turn; the turns in each model, and which go back to others.
 
     `sums`: Σ 0.9^a of a turn's mean square in each layer, and last Σ 0.9^a.
     """
     turn = mean_squares(own - start, sizes)
     sums = KEPT * sums + torch.cat([turn, turn.new_ones(1)])
-    width = region(sums[:-1] / sums[-1], sizes, reach)
+    # After a model that has got out of hand one begins anew.
+    sums = torch.where((own.sum() + sums.sum()).isfinite(), sums, 0.0)
+    squares = sums[:-1] / sums[-1]
+    length = sum(n * square for n, square in zip(sizes, squares, strict=True)).sqrt()
+    return sums, *lineage(torch.stack(models) - own, length, kin)
+
+
+def _weighed(
+    losses: Tensor,
+    began: Tensor,
+    turns: Tensor,
+    related: Tensor,
+    *known: Tensor,
+    z: float,
+    memory: float,
+    credit: float,
+    learnt: float,
+    far: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The candidate that is chosen, one past the last for oneself; the losses of the best model
+    there is; by how much the chosen one may be worse; the records; one's first loss.
+    """
+    now = compared(losses, torch.stack(known), memory)
+    began = torch.where(began.isnan(), now.means[-1], began)
+    knows = now.means.min() <= (1 - learnt) * began
+    believed = knows & (now.records[:, 2] <= far * now.records[:, 3])
+    earned = (-credit * now.standings).clamp(max=MOST)
+    earned = torch.where(believed, earned, earned.clamp(max=0))
+    tolerances = torch.where(knows & related, z, z / 2) + earned
+    tolerances = torch.cat([tolerances, tolerances.new_full((1,), z)])  # oneself
+    near = (now.above <= tolerances) & now.means.isfinite()
+    # One's own model comes after all others, whatever it has.
+    turns = torch.where(near, torch.cat([turns, turns.new_full((1,), -1)]), -2)
+    number = first(near & (turns == turns.max())).clamp(max=len(known))
+    rows = torch.arange(len(near), device=near.device)
+    tolerance = column(rows == number, tolerances)
+    return number, column(now.best, losses.T), tolerance, now.records, began
+
+
+def _pulled(
+    number: Tensor,
+    own: Tensor,
+    sums: Tensor,
+    *models: Tensor,
+    sizes: tuple[int, ...],
+    reach: float,
+) -> tuple[Tensor, Tensor]:
+    """The model of that number; and the same pulled into the region."""
     model = torch.stack(models).index_select(0, number.view(1))[0]
+    width = region(sums[:-1] / sums[-1], sizes, reach)
     pulled = torch.minimum(torch.maximum(model, own - width), own + width)
-    # Around a model that has got out of hand there is no region: it begins anew.
-    sane = (own.sum() + sums.sum()).isfinite()
-    return model, torch.where(sane, pulled, model), torch.where(sane, sums, 0.0)
+    return model, torch.where(sums[-1] > 0, pulled, model)
 
 
 def mean_squares(turn: Tensor, sizes: Sequence[int]) -> Tensor:
