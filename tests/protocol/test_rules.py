@@ -89,10 +89,10 @@ def test_a_lap_of_small_harm_is_noticed() -> None:
     assert choose("freshest", losses, own).selected.index == 3
 
 
-def renewed(sums: dict[int, list[float]], table: Table, memory: float) -> None:
+def renewed(sums: dict[int, list[float]], table: Table, memory: float, alone: bool = False) -> None:
     """Each sender's [Σ μ^a t, Σ μ^2a, Σ μ^a e, Σ μ^a] after a round; the last row is one's own."""
     *others, _ = table
-    best = min(table, key=statistics.fmean)
+    best = min(others if alone else table, key=statistics.fmean)
     for j, row in enumerate(others):
         older = sorted(others[j + 1 :], key=statistics.fmean)
         if len(older) >= 3:
@@ -210,7 +210,7 @@ def trust_literally(
     made: list[int] = []
     squares = weights = 0.0
     for table, stored in zip(rounds, models, strict=True):
-        renewed(sums, table, memory)
+        renewed(sums, table, memory, alone=bool(made) and made[-1] == len(stored))
         turns: list[int | None] = [None] * len(stored)
         if made:
             last, now = ((r * OWN).tolist() for r in (len(made), len(made) + 1))
@@ -218,7 +218,8 @@ def trust_literally(
             squares = 0.9 * squares + math.dist(start, now) ** 2
             weights = 0.9 * weights + 1
             turns = lineage_literally(stored, math.sqrt(squares / weights), kin)
-        best = min(table, key=statistics.fmean)
+        alone = bool(made) and made[-1] == len(stored)
+        best = min(table[:-1] if alone else table, key=statistics.fmean)
         knows = statistics.fmean(best) <= (1 - learnt) * began
         near = []
         for j, row in enumerate(table[:-1]):
@@ -303,6 +304,21 @@ def test_who_has_been_better_for_long_is_believed() -> None:
     rows[0] = [2.0, 2.0, 2.0, 1.0]
     # The lowest loss is 1, a fifth below 1.25, but not below 1.24: too little has been learnt.
     assert chosen(known | {"began": began - 0.01}, credit=0.4) == 1
+
+
+def test_nobody_goes_on_alone_twice_in_a_row() -> None:
+    """One's own model is better than all others by far, in every round."""
+    losses, own = [[2.0, 2.1, 2.2, 2.0], [1.9, 1.8, 2.0, 1.9]], [1.0, 1.1, 0.9, 1.0]
+    state: dict[str, Any] = {}
+    made = []
+    for k in range(1, 5):
+        choice = choose("trust", losses, own, state, mine=k * OWN)
+        made.append(choice.selected.index)
+        state = choice.state
+    assert made == [2, 1, 2, 1]
+    # But what else, where nothing else is there?
+    nothing = [[math.inf] * 4] * 2
+    assert choose("trust", nothing, own, state | {"alone": torch.tensor(True)}).selected.index == 2
 
 
 def test_what_one_began_with_is_ones_own_first_loss() -> None:

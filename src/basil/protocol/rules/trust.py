@@ -43,7 +43,8 @@ def trust(
     Turns: a model goes back to the older stored one that is nearest to it, if their distance is at
     most `kin` times the length of this node's own turns; it has one turn more than that one, or as
     many if the distance is below 1/kin of it (`lineage`).  Of equals the nearest predecessor's.  If
-    none is near, one's own last model.
+    none is near, one's own last model; which counts for the lowest, too, but not if one has gone on
+    from it the round before.
 
     Region: y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate: x_j is the chosen model,
     x_i this node's last, N the turns of a lap, and s the root mean square of this node's own turns
@@ -64,6 +65,10 @@ def trust(
     and on credit they would keep it so.  However well one stands: what is obviously bad (a sign
     flip after ten honest rounds) is not taken.  And where liars stand in a row, the older models
     are liars', too: next to them some stand well, but all are far above the lowest.
+
+    Why not alone twice in a row: what one has trained on one's own samples twice looks better there
+    than it is, and after a few rounds better than anything others can send.  Behind a row of liars,
+    with one honest model to choose from, nodes stayed alone and fell behind.
 
     Why a region: colluders that lean on one coordinate, each within the noise of a batch, move it
     in a lap as far as b such shifts reach; N honest turns in random directions move it by √N · s,
@@ -101,11 +106,14 @@ def trust(
         sums, turns, related = yield Combine(survey, args=args)
 
     scored = yield Score(own, candidates.batch)
+    alone = candidates.state.get("alone")
+    if alone is None:
+        alone = own.new_zeros((), dtype=torch.bool)
     began = candidates.state.get("began")
     if began is None:
         began = own.new_full((), torch.nan, dtype=torch.float64)
     weigh = partial(_weighed, z=z, memory=memory, credit=credit, learnt=learnt, far=far)
-    args = stacked([*candidates.losses, scored]), began, turns, related, *records
+    args = stacked([*candidates.losses, scored]), began, alone, turns, related, *records
     number, lowest, tolerance, judged, began = yield Combine(weigh, args=args)
 
     selected = chosen(models, number)
@@ -119,6 +127,7 @@ def trust(
     state = {
         "standing": remembered(candidates, judged),
         "began": began,
+        "alone": number == len(records),
         "trust": {"start": start, "sums": sums},
     }
     return Choice(start, selected, state)
@@ -143,6 +152,7 @@ def _surveyed(
 def _weighed(
     losses: Tensor,
     began: Tensor,
+    alone: Tensor,
     turns: Tensor,
     related: Tensor,
     *known: Tensor,
@@ -155,7 +165,9 @@ def _weighed(
     """The candidate that is chosen, one past the last for oneself; the losses of the best model
     there is; by how much the chosen one may be worse; the records; one's first loss.
     """
-    now = compared(losses, torch.stack(known), memory)
+    rows = torch.arange(len(losses), device=losses.device)
+    barred = alone & (rows == len(known))
+    now = compared(losses.masked_fill(barred[:, None], torch.inf), torch.stack(known), memory)
     began = torch.where(began.isnan(), now.means[-1], began)
     knows = now.means.min() <= (1 - learnt) * began
     believed = knows & (now.records[:, 2] <= far * now.records[:, 3])
@@ -167,7 +179,6 @@ def _weighed(
     # One's own model comes after all others, whatever it has.
     turns = torch.where(near, torch.cat([turns, turns.new_full((1,), -1)]), -2)
     number = first(near & (turns == turns.max())).clamp(max=len(known))
-    rows = torch.arange(len(near), device=near.device)
     tolerance = column(rows == number, tolerances)
     return number, column(now.best, losses.T), tolerance, now.records, began
 
