@@ -118,6 +118,13 @@ def test_the_curve_is_changed_after_the_panel_and_the_quick_size_between(written
     assert quick["b", "r-plain"].scheme.rounds == 3
 
 
+def test_there_are_letters_for_more_panels_than_letters(written):
+    more = "\n".join(f'[[figure.panel]]\ntitle = "No. {i}"' for i in range(3, 30))
+    figure = written(TINY + more)
+    assert list(figure.panels)[24:] == ["y", "z", "aa", "ab", "ac"]
+    assert figure.panels["ac"].title == "No. 29"
+
+
 def test_what_the_command_line_says_holds_for_all_curves(written):
     assert {d.recipe.scheme.rounds for d in drawn(written(), True, ["scheme.rounds=7"])} == {7}
 

@@ -64,6 +64,18 @@ def test_the_distance_of_two_curves_is_that_of_their_means_over_seeds(judged):
     assert far.outcome == "differs"
 
 
+def test_verdicts_come_in_the_order_of_the_panels(tmp_path):
+    panels = tuple(Panel(f"No. {i}") for i in range(27))
+    asked = (
+        Expectation("basil", ("aa", "b", "a"), at_least=1),
+        Expectation("basil", ("b",), at_least=2),
+    )
+    figure = replace(figure_of(*asked), panel=panels)
+    runs = traced(tmp_path)["a", "basil"]
+    found = verdicts(figure, {(p, "basil"): runs for p in figure.panels})
+    assert [verdict.panel for verdict in found] == ["a", "b", "b", "aa"]
+
+
 def test_a_share_of_the_other(judged):
     [found, less] = judged(
         expects(than="ubar", of="share", at_least=1.78),

@@ -47,8 +47,7 @@ class Verdict:
 
 def verdicts(figure: Figure, traced: Mapping[tuple[str, str], Traced]) -> list[Verdict]:
     """One for each panel of each expectation, panel by panel."""
-    asked = [(panel, expected) for expected in figure.expect for panel in expected.panels]
-    asked.sort(key=lambda each: each[0])
+    asked = [(panel, e) for panel in figure.panels for e in figure.expect if panel in e.panels]
     return [_verdict(figure, expected, panel, traced) for panel, expected in asked]
 
 
