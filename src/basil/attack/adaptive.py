@@ -20,7 +20,6 @@ from torch import Tensor
 from basil.attack.check import at_least, not_negative, one_of, positive, slot_of
 from basil.attack.omniscient import mean_of_benign
 from basil.attack.view import Trial, View, declares
-from basil.errors import UserError
 from basil.protocol.requests import ScoreAll
 from basil.protocol.rules.noise import excess, first
 from basil.protocol.rules.trust import mean_squares, region
@@ -96,8 +95,7 @@ def stall(view: View, *, kin: float = 2.0) -> Tensor:
     apart, as if the second had gone on from the first, and in a random direction so little does
     next to no harm.
     """
-    if not kin >= 1:
-        raise UserError(f"attack.kin = {kin}: it must be 1 or more")
+    at_least("kin", kin, 1)
     aside = torch.randn(view.honest.shape, generator=view.generator, device=view.honest.device)
     aside *= (view.honest - view.chosen).norm() / (kin * aside.norm())
     return mean_of_benign(view) + aside

@@ -17,8 +17,8 @@ def not_negative(option: str, value: float) -> None:
         raise UserError(f"attack.{option} = {value}: it must be 0 or more")
 
 
-def at_least(option: str, value: int, smallest: int) -> None:
-    if value < smallest:
+def at_least(option: str, value: float, smallest: int) -> None:
+    if not value >= smallest:
         raise UserError(f"attack.{option} = {value}: it must be {smallest} or more")
 
 
