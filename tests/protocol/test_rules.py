@@ -225,9 +225,9 @@ def trust_literally(
         for j, row in enumerate(table[:-1]):
             *_, e_sum, weight = sums.get(j, [0.0] * 4)
             tolerance = z if knows and turns[j] is not None else z / 2
-            earned = min(3.0, -credit * stands(sums, j))
-            if earned > 0 and not (knows and weight and e_sum / weight <= far):
-                earned = 0.0
+            earned = 0.0
+            if knows and weight and e_sum / weight <= far:
+                earned = max(0.0, min(3.0, -credit * stands(sums, j)))
             if excess(row, best) <= tolerance + earned:
                 near.append(j)
         made.append(max(near, key=lambda j: (turns[j] or 0, -j), default=len(table) - 1))
@@ -302,6 +302,9 @@ def test_who_has_been_better_for_long_is_believed() -> None:
     assert chosen(known, credit=9.0, z=0.9) == 0
     assert chosen(known, credit=9.0, z=0.86) == 1
     rows[0] = [2.0, 2.0, 2.0, 1.0]
+    # Standing badly costs nothing: half of z is enough.
+    doubtful = torch.tensor([10.0, 4.0, 6.0, 4.0], dtype=torch.float64)
+    assert chosen(known | {"standing": {"0": doubtful}}, credit=0.4, z=6.0) == 0
     # The lowest loss is 1, a fifth below 1.25, but not below 1.24: too little has been learnt.
     assert chosen(known | {"began": began - 0.01}, credit=0.4) == 1
 

@@ -33,12 +33,12 @@ def trust(
 ) -> Deliberation:
     """Of the models near the lowest loss the one with most turns in it, pulled towards one's own.
 
-    Near: by at most z − credit · v standard errors of the paired difference above the lowest, where
-    v is the sender's standing (as in `standing`); by z/2 − credit · v if the model goes back to no
-    other stored one.  Below zero: not even if it is the lowest.  For good standing (v < 0) there
-    is at most 3, and nothing to a sender whose models have been more than `far` above the lowest on
-    average (over the rounds, each cut off at 3).  Before the lowest loss is below 1 − `learnt`
-    times that of the model which this node began with, all have z/2 and nobody has credit.
+    Near: by at most z standard errors of the paired difference above the lowest; by z/2 if the
+    model goes back to no other stored one.  To a sender that stands well (as in `standing`: at
+    v < 0) credit · |v| more, at most 3; but not if its models have been more than `far` above the
+    lowest on average (over the rounds, each cut off at 3).  Before the lowest loss is below
+    1 − `learnt` times that of the model which this node began with, all have z/2 and nobody has
+    credit.
 
     Turns: a model goes back to the older stored one that is nearest to it, if their distance is at
     most `kin` times the length of this node's own turns; it has one turn more than that one, or as
@@ -65,6 +65,10 @@ def trust(
     and on credit they would keep it so.  However well one stands: what is obviously bad (a sign
     flip after ten honest rounds) is not taken.  And where liars stand in a row, the older models
     are liars', too: next to them some stand well, but all are far above the lowest.
+
+    Why bad standing costs nothing: it would make itself true.  Whom nobody goes on from, its
+    samples are in no model, so a turn on them is long and spoils more of what others know than
+    theirs do.  With an epoch a turn half of the honest nodes ended so, for good.
 
     Why not alone twice in a row: what one has trained on one's own samples twice looks better there
     than it is, and after a few rounds better than anything others can send.  Behind a row of liars,
@@ -171,8 +175,7 @@ def _weighed(
     began = torch.where(began.isnan(), now.means[-1], began)
     knows = now.means.min() <= (1 - learnt) * began
     believed = knows & (now.records[:, 2] <= far * now.records[:, 3])
-    earned = (-credit * now.standings).clamp(max=MOST)
-    earned = torch.where(believed, earned, earned.clamp(max=0))
+    earned = torch.where(believed, (-credit * now.standings).clamp(0, MOST), 0.0)
     tolerances = torch.where(knows & related, z, z / 2) + earned
     tolerances = torch.cat([tolerances, tolerances.new_full((1,), z)])  # oneself
     near = (now.above <= tolerances) & now.means.isfinite()
