@@ -68,7 +68,7 @@ def trust(
 
     Why bad standing costs nothing: it would make itself true.  Whom nobody goes on from, its
     samples are in no model, so a turn on them is long and spoils more of what others know than
-    theirs do.  With an epoch a turn half of the honest nodes ended so, for good.
+    theirs do.  With an epoch a turn nearly half of the honest nodes ended so, for good.
 
     Why not alone twice in a row: what one has trained on one's own samples twice looks better there
     than it is, and after a few rounds better than anything others can send.  Behind a row of liars,
@@ -83,9 +83,10 @@ def trust(
 
     Limits: a drift of less than c·N·s in a lap passes, and one that comes with a gain
     (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  What
-    harms no model on this node's data earns credit.  Liars next to each other can count turns among
-    themselves.  Where some nodes' turns are more than `kin` times as long as others', these see no
-    lines, and choose as with z/2.  It costs S + 2 evaluations a turn, the distances of S models,
+    harms no model on this node's data earns credit, and harm within z every round costs nothing.
+    Liars next to each other can count turns among themselves: where they may be all but one of S,
+    z = 1 is safer.  Where some nodes' turns are more than `kin` times as long as others', these see
+    no lines, and choose as with z/2.  It costs S + 2 evaluations a turn, the distances of S models,
     and a second model in a node's memory.
     """
     for option, value in (("z", z), ("credit", credit), ("far", far)):
