@@ -224,10 +224,15 @@ def trust_literally(
         near = []
         for j, row in enumerate(table[:-1]):
             *_, e_sum, weight = sums.get(j, [0.0] * 4)
-            tolerance = z if knows and turns[j] is not None else z / 2
-            earned = 0.0
-            if knows and weight and e_sum / weight <= far:
-                earned = max(0.0, min(3.0, -credit * stands(sums, j)))
+            believed = knows and e_sum <= far * weight
+            tolerance = z if believed and turns[j] is not None else z / 2
+            earned = min(3.0, -credit * stands(sums, j))
+            if not knows:
+                earned = min(earned, 0.0)
+            elif not believed:
+                earned = 0.0
+            else:
+                earned = max(earned, 0.0)
             if excess(row, best) <= tolerance + earned:
                 near.append(j)
         made.append(max(near, key=lambda j: (turns[j] or 0, -j), default=len(table) - 1))
@@ -304,9 +309,14 @@ def test_who_has_been_better_for_long_is_believed() -> None:
     rows[0] = [2.0, 2.0, 2.0, 1.0]
     # Standing badly costs nothing: half of z is enough.
     doubtful = torch.tensor([10.0, 4.0, 6.0, 4.0], dtype=torch.float64)
-    assert chosen(known | {"standing": {"0": doubtful}}, credit=0.4, z=6.0) == 0
+    badly = known | {"standing": {"0": doubtful}}
+    assert chosen(badly, credit=0.4, z=6.0) == 0
     # The lowest loss is 1, a fifth below 1.25, but not below 1.24: too little has been learnt.
     assert chosen(known | {"began": began - 0.01}, credit=0.4) == 1
+    # Then it costs 0.4 · 5, and even the lowest has half of z, no more.
+    rows.reverse()
+    assert chosen(badly | {"began": began - 0.01}, credit=0.4, z=4.0) == 0
+    assert chosen(badly | {"began": began - 0.01}, credit=0.4, z=3.99) == 2
 
 
 def test_nobody_goes_on_alone_twice_in_a_row() -> None:

@@ -33,12 +33,13 @@ def trust(
 ) -> Deliberation:
     """Of the models near the lowest loss the one with most turns in it, pulled towards one's own.
 
-    Near: by at most z standard errors of the paired difference above the lowest; by z/2 if the
-    model goes back to no other stored one.  To a sender that stands well (as in `standing`: at
-    v < 0) credit · |v| more, at most 3; but not if its models have been more than `far` above the
-    lowest on average (over the rounds, each cut off at 3).  Before the lowest loss is below
-    1 − `learnt` times that of the model which this node began with, all have z/2 and nobody has
-    credit.
+    Near: by at most z standard errors of the paired difference above the lowest.  Half of z if the
+    model goes back to no other stored one, or its sender's have been more than `far` above the
+    lowest on average (over the rounds, each cut off at 3).  Any other sender that stands well (as in
+    `standing`: at v < 0) may be credit · |v| farther, at most 3.
+
+    Before the lowest loss is below 1 − `learnt` times that of the model which this node began with,
+    all have z/2 − credit · max(v, 0).  Below zero: not even if it is the lowest.
 
     Turns: a model goes back to the older stored one that is nearest to it, if their distance is at
     most `kin` times the length of this node's own turns; it has one turn more than that one, or as
@@ -61,14 +62,15 @@ def trust(
     Why credit: the lowest of S losses is low by chance, too.  Of ten equally good models the
     nearest is more than a standard error above it in most turns, and its step is thrown away.  Who
     has been better than others for long is believed; what that is misused for costs as much
-    standing.  Before anything is learnt all losses are within noise, some liars stand well by luck,
-    and on credit they would keep it so.  However well one stands: what is obviously bad (a sign
-    flip after ten honest rounds) is not taken.  And where liars stand in a row, the older models
-    are liars', too: next to them some stand well, but all are far above the lowest.
+    standing.  However well one stands: what is obviously bad (a sign flip after ten honest rounds)
+    is not taken.  And where liars stand in a row, the older models are liars', too: next to them
+    some stand well, and they count turns among themselves, but all are far above the lowest.
 
-    Why bad standing costs nothing: it would make itself true.  Whom nobody goes on from, its
-    samples are in no model, so a turn on them is long and spoils more of what others know than
-    theirs do.  With an epoch a turn nearly half of the honest nodes ended so, for good.
+    Why bad standing costs only at first: before anything is learnt all losses are within noise, and
+    only over the rounds can a liar be told; some stand well by luck, too, and on credit would keep
+    it so.  Later bad standing would make itself true.  Whom nobody goes on from, its samples are in
+    no model, so a turn on them is long and spoils more of what others know than theirs do.  With an
+    epoch a turn nearly half of the honest nodes ended so, for good.
 
     Why not alone twice in a row: what one has trained on one's own samples twice looks better there
     than it is, and after a few rounds better than anything others can send.  Behind a row of liars,
@@ -84,10 +86,9 @@ def trust(
     Limits: a drift of less than c·N·s in a lap passes, and one that comes with a gain
     (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  What
     harms no model on this node's data earns credit, and harm within z every round costs nothing.
-    Liars next to each other can count turns among themselves: where they may be all but one of S,
-    z = 1 is safer.  Where some nodes' turns are more than `kin` times as long as others', these see
-    no lines, and choose as with z/2.  It costs S + 2 evaluations a turn, the distances of S models,
-    and a second model in a node's memory.
+    Where liars may be all but one of S, z = 1 is safer.  Where some nodes' turns are more than
+    `kin` times as long as others', these see no lines, and choose as with z/2.  It costs S + 2
+    evaluations a turn, the distances of S models, and a second model in a node's memory.
     """
     for option, value in (("z", z), ("credit", credit), ("far", far)):
         non_negative(value, option)
@@ -176,8 +177,10 @@ def _weighed(
     began = torch.where(began.isnan(), now.means[-1], began)
     knows = now.means.min() <= (1 - learnt) * began
     believed = knows & (now.records[:, 2] <= far * now.records[:, 3])
-    earned = torch.where(believed, (-credit * now.standings).clamp(0, MOST), 0.0)
-    tolerances = torch.where(knows & related, z, z / 2) + earned
+    earned = (-credit * now.standings).clamp(max=MOST)
+    gain, cost = earned.clamp(min=0), earned.clamp(max=0)
+    earned = torch.where(believed, gain, torch.where(knows, 0.0, cost))
+    tolerances = torch.where(believed & related, z, z / 2) + earned
     tolerances = torch.cat([tolerances, tolerances.new_full((1,), z)])  # oneself
     near = (now.above <= tolerances) & now.means.isfinite()
     # One's own model comes after all others, whatever it has.
