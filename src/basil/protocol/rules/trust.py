@@ -35,8 +35,8 @@ def trust(
 
     Near: by at most z standard errors of the paired difference above the lowest.  Half of z if the
     model goes back to no other stored one, or its sender's have been more than `far` above the
-    lowest on average (over the rounds, each cut off at 3).  Any other sender that stands well (as in
-    `standing`: at v < 0) may be credit · |v| farther, at most 3.
+    lowest on average (over the rounds, each cut off at 3).  Any other sender that stands well (at
+    v < 0, as in `standing`) may be credit · |v| farther, at most 3.
 
     Before the lowest loss is below 1 − `learnt` times that of the model which this node began with,
     all have z/2 − credit · max(v, 0).  Below zero: not even if it is the lowest.
