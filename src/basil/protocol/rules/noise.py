@@ -32,3 +32,8 @@ def above_the_lowest(losses: Tensor, means: Tensor) -> Tensor:
 def first(usable: Tensor) -> Tensor:
     """The index of the first True; one past the last if there is none."""
     return torch.where(usable.any(), usable.int().argmax(), len(usable))
+
+
+def column(mask: Tensor, values: Tensor) -> Tensor:
+    """The values in the one column that is meant.  Without a gather, so that it can be compiled."""
+    return torch.where(mask, values, 0.0).sum(-1)

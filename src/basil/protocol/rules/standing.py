@@ -5,12 +5,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from basil.learning.promises import chosen, stacked
+from basil.learning.promises import chosen, means_of, stacked
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
 from basil.protocol.rules.freshest import non_negative
-from basil.protocol.rules.noise import first
-from basil.protocol.rules.records import compared, recalled, remembered
+from basil.protocol.rules.noise import column, excess, first
+from basil.protocol.rules.records import MOST, recalled, remembered
+
+LEAST = 3  # older models that a model is compared with, or there is no verdict
 
 
 def standing(
@@ -46,14 +48,41 @@ def standing(
     args = stacked([*candidates.losses, own]), *records
     number, judged = yield Combine(work, args=args)
     selected = chosen([*candidates.models, candidates.own], number)
-    return Choice(selected, selected, {"standing": remembered(candidates, judged)})
+    return Choice(selected, selected, {"records": remembered(candidates, judged)})
 
 
 def _weigh(
     losses: Tensor, *known: Tensor, z: float, doubt: float, memory: float
 ) -> tuple[Tensor, Tensor]:
     """The number that is chosen, one past the last for oneself; and the records."""
-    now = compared(losses, torch.stack(known), memory)
-    trusted = torch.cat([now.standings <= doubt, torch.ones_like(now.best[:1])])
-    usable = (now.above <= z) & trusted & now.means.isfinite()
-    return first(usable).clamp(max=len(known)), now.records
+    means = means_of(losses)
+    apart = excess(losses[:, None], losses[None])  # of each above each
+    best = torch.arange(len(means), device=means.device) == means.argmin()
+    above = torch.where(best, 0.0, column(best, apart))
+    records = _renewed(torch.stack(known), _verdicts(apart[:-1, :-1], means[:-1]), memory)
+    standings = torch.where(records[:, 1] > 0, records[:, 0] / records[:, 1].sqrt(), 0.0)
+    trusted = torch.cat([standings <= doubt, torch.ones_like(best[:1])])
+    usable = (above <= z) & trusted & means.isfinite()
+    return first(usable).clamp(max=len(known)), records
+
+
+def _renewed(records: Tensor, verdicts: Tensor, memory: float) -> Tensor:
+    """[Σ μ^a t, Σ μ^2a] with this round's, the nearest sender's first; without where too few older
+    ones are here.
+    """
+    rows, columns = (torch.arange(n, device=records.device) for n in records.shape)
+    faded = memory * records * torch.where(columns == 1, memory, 1.0)  # a sum of squares
+    return torch.where(rows[:, None] < len(records) - LEAST, faded + verdicts, records)
+
+
+def _verdicts(apart: Tensor, means: Tensor) -> Tensor:
+    """[sender, (t, 1)]: t for each row against the middle one of the older ones."""
+    rows = torch.arange(len(means), device=means.device)
+    older = rows[None, :] > rows[:, None]
+    # Of m older models the middle one by mean loss; of an even number the better of the two.
+    before = (means[:, None] < means) | ((means[:, None] == means) & (rows[:, None] < rows))
+    rank = (older[:, :, None] & before).sum(1)  # of column j among those older than row i
+    middle = older & (rank == (older.sum(1, keepdim=True) - 1) // 2)
+    t = column(middle, apart).clamp(-MOST, MOST)
+    sane = (middle & means.isfinite()).any(1)  # next to garbage there is no verdict
+    return torch.where(sane[:, None], torch.stack([t, torch.ones_like(t)], 1), 0.0)

@@ -1,5 +1,5 @@
-"""The model with the most turns in it, of those that have earned belief; and no further in a lap
-than one could have gone oneself.
+"""The model with the most turns in it, of those that one batch cannot tell from the best; and no
+further in a lap than one could have gone oneself.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from basil.errors import UserError
-from basil.learning.promises import chosen, stacked, tensor_of
+from basil.learning.promises import chosen, means_of, stacked, tensor_of
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
 from basil.protocol.rules.freshest import non_negative
 from basil.protocol.rules.lineage import lineage
-from basil.protocol.rules.noise import excess, first
-from basil.protocol.rules.records import MOST, column, compared, recalled, remembered
+from basil.protocol.rules.noise import above_the_lowest, column, excess, first
+from basil.protocol.rules.records import MOST, recalled, remembered
 
 KEPT = 0.9  # what a turn's mean square counts a round later
 
@@ -26,26 +26,24 @@ def trust(
     z: float = 2.0,
     kin: float = 2.0,
     memory: float = 0.98,
-    credit: float = 1.0,
     learnt: float = 0.1,
     far: float = 2.0,
     c: float = 1.0,
 ) -> Deliberation:
     """Of the models near the lowest loss the one with most turns in it, pulled towards one's own.
 
-    Near: by at most z standard errors of the paired difference above the lowest.  Half of z if the
-    model goes back to no other stored one, or its sender's have been more than `far` above the
-    lowest on average (over the rounds, each cut off at 3).  Any other sender that stands well (at
-    v < 0, as in `standing`) may be credit · |v| farther, at most 3.
-
-    Before the lowest loss is below 1 − `learnt` times that of the model which this node began with,
-    all have z/2 − credit · max(v, 0).  Below zero: not even if it is the lowest.
+    Near: above the lowest of the stored models by at most τ standard errors of the paired
+    difference, and above one's own last model by at most z.  Here τ = z · min(1, (1 − L / L₀) /
+    learnt), with L the lowest mean loss and L₀ that of the model which this node began with.  Half
+    of τ if the model goes back to no other stored one, or its sender's have been more than `far`
+    above the lowest on average: Σ μ^a e / Σ μ^a over the rounds, with μ = `memory` and each excess
+    e cut off at 3.
 
     Turns: a model goes back to the older stored one that is nearest to it, if their distance is at
     most `kin` times the length of this node's own turns; it has one turn more than that one, or as
     many if the distance is below 1/kin of it (`lineage`).  Of equals the nearest predecessor's.  If
-    none is near, one's own last model; which counts for the lowest, too, but not if one has gone on
-    from it the round before.
+    none is near, one's own last model.  Who has gone on from that the round before does not compare
+    with it.
 
     Region: y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate: x_j is the chosen model,
     x_i this node's last, N the turns of a lap, and s the root mean square of this node's own turns
@@ -59,22 +57,21 @@ def trust(
     goes back to nothing that is stored, and so counts no turns.  Who wants to count some must build
     on the line, by no more than a turn's length.
 
-    Why credit: the lowest of S losses is low by chance, too.  Of ten equally good models the
-    nearest is more than a standard error above it in most turns, and its step is thrown away.  Who
-    has been better than others for long is believed; what that is misused for costs as much
-    standing.  However well one stands: what is obviously bad (a sign flip after ten honest rounds)
-    is not taken.  And where liars stand in a row, the older models are liars', too: next to them
-    some stand well, and they count turns among themselves, but all are far above the lowest.
+    Why a tolerance that grows: before anything is learnt all losses are within noise, those of a
+    lie that undoes what little has been learnt, too.  Then the lowest loss is the safest choice.
+    What it throws away is made up for later: of ten equally good models the nearest is more than a
+    standard error above the lowest in most turns, by chance.
 
-    Why bad standing costs only at first: before anything is learnt all losses are within noise, and
-    only over the rounds can a liar be told; some stand well by luck, too, and on credit would keep
-    it so.  Later bad standing would make itself true.  Whom nobody goes on from, its samples are in
-    no model, so a turn on them is long and spoils more of what others know than theirs do.  With an
-    epoch a turn nearly half of the honest nodes ended so, for good.
+    Why the average: where liars stand in a row, they count turns among themselves, and each of them
+    may be within z of the lowest, in this round.  In every round only who is worse.  It costs no
+    more than half of τ, since it makes itself true: whom nobody goes on from, its samples are in no
+    model, so a turn on them is long and spoils more of what others know than theirs do.
 
-    Why not alone twice in a row: what one has trained on one's own samples twice looks better there
-    than it is, and after a few rounds better than anything others can send.  Behind a row of liars,
-    with one honest model to choose from, nodes stayed alone and fell behind.
+    Why one's own model: what liars have added up in a lap is bounded by the noise of one batch, not
+    by b times that.  Why by z, and not τ: what it lacks is a whole lap, so it must be better beyond
+    doubt.  And not twice in a row: what one has trained on one's own samples twice looks better
+    there than it is, and after a few rounds better than anything others can send.  Behind a row of
+    liars, with one honest model to choose from, nodes stayed alone and fell behind.
 
     Why a region: colluders that lean on one coordinate, each within the noise of a batch, move it
     in a lap as far as b such shifts reach; N honest turns in random directions move it by √N · s,
@@ -84,18 +81,19 @@ def trust(
     around an old model, refuses what is new, and falls behind further.)
 
     Limits: a drift of less than c·N·s in a lap passes, and one that comes with a gain
-    (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  What
-    harms no model on this node's data earns credit, and harm within z every round costs nothing.
-    Where liars may be all but one of S, z = 1 is safer.  Where some nodes' turns are more than
-    `kin` times as long as others', these see no lines, and choose as with z/2.  It costs S + 2
-    evaluations a turn, the distances of S models, and a second model in a node's memory.
+    (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  Harm
+    within z every round costs nothing.  Where liars may be all but one of S, z = 1 is safer.  Where
+    some nodes' turns are more than `kin` times as long as others', these see no lines, and choose
+    as with z/2.  Who begins with a trained model, whose loss hardly falls, stays with the lowest
+    loss for long, unless `learnt` is smaller.  It costs S + 2 evaluations a turn, the distances of
+    S models, and a second model in a node's memory.
     """
-    for option, value in (("z", z), ("credit", credit), ("far", far)):
-        non_negative(value, option)
+    non_negative(z, "z")
+    non_negative(far, "far")
     if not kin >= 1:
         raise UserError(f"scheme.kin = {kin}: it must be 1 or more")
-    if not 0 <= learnt < 1:
-        raise UserError(f"scheme.learnt = {learnt}: it must be from 0 to below 1")
+    if not 0 < learnt <= 1:
+        raise UserError(f"scheme.learnt = {learnt}: it must be above 0, up to 1")
     if not c > 0:
         raise UserError(f"scheme.c = {c}: it must be above 0")
     records, own = recalled(candidates, memory), candidates.own
@@ -118,7 +116,7 @@ def trust(
     began = candidates.state.get("began")
     if began is None:
         began = own.new_full((), torch.nan, dtype=torch.float64)
-    weigh = partial(_weighed, z=z, memory=memory, credit=credit, learnt=learnt, far=far)
+    weigh = partial(_weighed, z=z, memory=memory, learnt=learnt, far=far)
     args = stacked([*candidates.losses, scored]), began, alone, turns, related, *records
     number, lowest, tolerance, judged, began = yield Combine(weigh, args=args)
 
@@ -131,7 +129,7 @@ def trust(
         args = model, pulled, scored.wait(), lowest, tolerance
         start = yield Combine(_if_good, args=args)
     state = {
-        "standing": remembered(candidates, judged),
+        "records": remembered(candidates, judged),
         "began": began,
         "alone": number == len(records),
         "trust": {"start": start, "sums": sums},
@@ -164,30 +162,27 @@ def _weighed(
     *known: Tensor,
     z: float,
     memory: float,
-    credit: float,
     learnt: float,
     far: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The candidate that is chosen, one past the last for oneself; the losses of the best model
-    there is; by how much the chosen one may be worse; the records; one's first loss.
+    """The candidate that is chosen, one past the last for oneself; the lowest losses; by how much
+    the chosen one may be above them; the records; one's first loss.
     """
-    rows = torch.arange(len(losses), device=losses.device)
-    barred = alone & (rows == len(known))
-    now = compared(losses.masked_fill(barred[:, None], torch.inf), torch.stack(known), memory)
-    began = torch.where(began.isnan(), now.means[-1], began)
-    knows = now.means.min() <= (1 - learnt) * began
-    believed = knows & (now.records[:, 2] <= far * now.records[:, 3])
-    earned = (-credit * now.standings).clamp(max=MOST)
-    gain, cost = earned.clamp(min=0), earned.clamp(max=0)
-    earned = torch.where(believed, gain, torch.where(knows, 0.0, cost))
-    tolerances = torch.where(believed & related, z, z / 2) + earned
-    tolerances = torch.cat([tolerances, tolerances.new_full((1,), z)])  # oneself
-    near = (now.above <= tolerances) & now.means.isfinite()
-    # One's own model comes after all others, whatever it has.
-    turns = torch.where(near, torch.cat([turns, turns.new_full((1,), -1)]), -2)
-    number = first(near & (turns == turns.max())).clamp(max=len(known))
-    tolerance = column(rows == number, tolerances)
-    return number, column(now.best, losses.T), tolerance, now.records, began
+    others, own, means = losses[:-1], losses[-1], means_of(losses)
+    above = above_the_lowest(others, means[:-1])
+    this = above.clamp(max=MOST)
+    records = memory * torch.stack(known) + torch.stack([this, torch.ones_like(this)], 1)
+    believed = related & (records[:, 0] <= far * records[:, 1])
+    began = torch.where(began.isnan(), means[-1], began)
+    gained = (1 - means[:-1].min() / began).nan_to_num(0.0)  # 0 / 0: there was nothing to gain
+    tolerances = torch.where(believed, z, z / 2) * (gained / learnt).clamp(0, 1)
+    holds = alone | ~means[-1].isfinite() | (excess(others, own) <= z)
+    near = (above <= tolerances) & holds & means[:-1].isfinite()
+    turns = torch.where(near, turns, -1)
+    number = first(near & (turns == turns.max()))
+    rows = torch.arange(len(known), device=losses.device)
+    lowest = column(rows == means[:-1].argmin(), others.T)
+    return number, lowest, column(rows == number, tolerances), records, began
 
 
 def _pulled(
