@@ -82,11 +82,10 @@ def trust(
 
     Limits: a drift of less than c·N·s in a lap passes, and one that comes with a gain
     (docs/rules.md says what pushes back).  With a small c honest progress is cut off, too.  Harm
-    within z every round costs nothing.  Where liars may be all but one of S, z = 1 is safer.  Where
-    some nodes' turns are more than `kin` times as long as others', these see no lines, and choose
-    as with z/2.  Who begins with a trained model, whose loss hardly falls, stays with the lowest
-    loss for long, unless `learnt` is smaller.  It costs S + 2 evaluations a turn, the distances of
-    S models, and a second model in a node's memory.
+    within z every round costs nothing.  Where some nodes' turns are more than `kin` times as long
+    as others', these see no lines, and choose as with z/2.  Who begins with a trained model, whose
+    loss hardly falls, stays with the lowest loss for long, unless `learnt` is smaller.  It costs
+    S + 2 evaluations a turn, the distances of S models, and a second model in a node's memory.
     """
     non_negative(z, "z")
     non_negative(far, "far")
