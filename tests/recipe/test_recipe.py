@@ -303,3 +303,42 @@ def test_naming_another_entry_leaves_the_options_of_the_old_one_behind(tmp_path)
         load("demo", ["learning.schedule=cosin"])
     with pytest.raises(UserError, match="unknown key 'std'"):
         load(file, ["attack.name=hidden", "attack.std=3.0"])
+
+
+def test_a_recipe_may_be_like_another_and_say_what_differs(tmp_path):
+    (tmp_path / "ours.toml").write_text(
+        "seed = 5\n[ring]\nnodes = 9\nbyzantine = 2\n[attack]\nname = 'gaussian'\nstd = 2.0\n"
+    )
+    (tmp_path / "mine.toml").write_text(
+        "like = 'ours.toml'\n[ring]\nnodes = 8\n[[ring.events]]\nnode = 1\nleaves = 3\n"
+    )
+    mine = load(tmp_path / "mine.toml")
+    assert (mine.seed, mine.ring.nodes, mine.ring.byzantine) == (5, 8, 2)
+    assert mine.ring.events == (Event(node=1, leaves=3),)
+    assert mine.attack.options == {"std": 2.0}
+    # One may be like one that is like another; a new name leaves the old one's options behind.
+    (tmp_path / "third.toml").write_text("like = 'mine.toml'\n[attack]\nname = 'hidden'\n")
+    third = load(tmp_path / "third.toml", ["ring.nodes=7"])
+    assert (third.seed, third.ring.nodes, third.attack.options) == (5, 7, {"coordinate": -1})
+    # Or like one that comes with Basil.
+    (tmp_path / "demo-2.toml").write_text("like = 'demo'\n[ring]\nbyzantine = 5\n")
+    assert load(tmp_path / "demo-2.toml") == load("demo", ["ring.byzantine=5"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("like = 'mine.toml'", r"like = 'mine.toml': that recipe is like this one"),
+        ("like = 'other.toml'", r"like = 'mine.toml': that recipe is like this one \(other.toml"),
+        ("like = 3", r"like.*mine.toml"),
+        ("like = 'dmeo'", r"recipe 'dmeo': there is no such file.*'demo'"),
+        ("like = 'demo'\n[seed]\nof = 3", r"seed must not be a section \(mine.toml"),
+        ("like = 'demo'\n[attack]\nname = 'hiden'", r"did you mean 'hidden'.*mine.toml"),
+    ],
+)
+def test_a_wrong_likeness_is_refused(tmp_path, text, said):
+    (tmp_path / "mine.toml").write_text(text)
+    (tmp_path / "other.toml").write_text("like = 'mine.toml'")
+    with pytest.raises(UserError, match=said) as error:
+        load(tmp_path / "mine.toml")
+    assert "\n" not in str(error.value)

@@ -11,7 +11,8 @@ The file is a recipe (`basil run paper/fig4` runs it) with a section more:
     [[figure.number]]           a number of the paper, and the function that computes it
 
 A case is the recipe, changed by the panel's `set` and then by the curve's.  `name` may quote the
-recipe: "S = {ring.connectivity}".
+recipe: "S = {ring.connectivity}".  A file with `like` has what another figure has, and says what
+differs (recipes/rules-epoch.toml).
 """
 
 import json

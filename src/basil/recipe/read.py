@@ -1,5 +1,6 @@
 """From TOML to a checked `Recipe`."""
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -43,12 +44,36 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     return parse(tree, f"{file.name} with -s" if overrides else file.name)
 
 
-def read_tree(file: Path) -> dict[str, Any]:
-    """The values in a TOML file."""
+def read_tree(file: Path, deriving: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The values in a TOML file.  `like` names another recipe, and the file says what differs."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        tree = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{file} is not valid TOML: {error}") from error
+    if "like" not in tree:
+        return tree
+    like = typed(tree.pop("like"), str, "like", file.name)
+    beside = file.parent / like
+    other = beside if beside.is_file() else find(like)
+    deriving = (*deriving, file.resolve())
+    if other.resolve() in deriving:
+        raise UserError(f"like = {like!r}: that recipe is like this one ({file.name})")
+    return _derived(read_tree(other, deriving), tree, file.name)
+
+
+def _derived(tree: dict[str, Any], own: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """With values of one's own.  As with -s, a new name leaves the old one's options behind."""
+    for section, values in own.items():
+        if not isinstance(values, Mapping):
+            tree[section] = values
+            continue
+        if not isinstance(tree.setdefault(section, {}), dict):
+            raise UserError(f"{section} must not be a section ({source})")
+        for key, value in values.items():
+            if f"{section}.{key}" in NAMES:
+                switch(tree, f"{section}.{key}={json.dumps(value)}")
+        tree[section].update(values)
+    return tree
 
 
 def change(tree: dict[str, Any], overrides: Iterable[str]) -> None:
