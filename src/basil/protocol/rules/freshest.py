@@ -32,7 +32,8 @@ def freshest(candidates: Candidates, *, z: float = 1.0, anchor: bool = True) -> 
 
 
 def _freshest(losses: Tensor, means: Tensor, *, z: float) -> Tensor:
-    return first(above_the_lowest(losses, means) <= z)
+    above, _ = above_the_lowest(losses, means)
+    return first(above <= z)
 
 
 def non_negative(value: float, option: str) -> None:

@@ -21,12 +21,11 @@ def excess(losses: Tensor, reference: Tensor) -> Tensor:
     return torch.where(mean.isfinite(), t, torch.inf)
 
 
-def above_the_lowest(losses: Tensor, means: Tensor) -> Tensor:
-    """The excess of each row over the one with the lowest mean, for which it is 0."""
-    lowest = means.argmin().view(1)
-    t = excess(losses, losses.index_select(0, lowest))
-    at = torch.arange(len(losses), device=losses.device)
-    return torch.where(at == lowest, torch.zeros_like(t), t)
+def above_the_lowest(losses: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
+    """The excess of each row over the one with the lowest mean, for which it is 0; and that row."""
+    best = torch.arange(len(losses), device=losses.device) == means.argmin()
+    lowest = column(best, losses.T)
+    return torch.where(best, 0.0, excess(losses, lowest)), lowest
 
 
 def first(usable: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation
 from basil.protocol.rules.freshest import non_negative
 from basil.protocol.rules.lineage import lineage
-from basil.protocol.rules.noise import column, excess, first
+from basil.protocol.rules.noise import above_the_lowest, column, excess, first
 from basil.protocol.rules.records import MOST, recalled, remembered
 
 KEPT = 0.9  # what a turn's mean square counts a round later
@@ -168,10 +168,7 @@ def _weighed(
     the chosen one may be above them; the records; one's first loss.
     """
     others, own, means = losses[:-1], losses[-1], means_of(losses)
-    rows = torch.arange(len(known), device=losses.device)
-    best = rows == means[:-1].argmin()
-    lowest = column(best, others.T)
-    above = torch.where(best, 0.0, excess(others, lowest))
+    above, lowest = above_the_lowest(others, means[:-1])
     this = above.clamp(max=MOST)
     records = memory * torch.stack(known) + torch.stack([this, torch.ones_like(this)], 1)
     believed = related & (records[:, 0] <= far * records[:, 1])
@@ -182,7 +179,8 @@ def _weighed(
     near = (above <= tolerances) & holds & means[:-1].isfinite()
     turns = torch.where(near, turns, -1)
     number = first(near & (turns == turns.max()))
-    return number, lowest, column(rows == number, tolerances), records, began
+    picked = torch.arange(len(known), device=losses.device) == number
+    return number, lowest, column(picked, tolerances), records, began
 
 
 def _pulled(
