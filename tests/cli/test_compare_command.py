@@ -45,6 +45,15 @@ def test_a_comparison_asked_for_again_computes_nothing_and_prints_the_same(basil
     twice = basil(*words, "--seeds", "0", "0", "--json")  # a case named twice is one case
     assert [case["attack"] for case in twice.json] == ["none", "gaussian"]
 
+    assert again.err == ""
+    facts = tiny / "both/basil-none-seed0/run.json"
+    facts.write_text(facts.read_text().replace('"code": "', '"code": "another'))
+    before = stamps(tiny / "both")
+    [warning] = basil(*words).err.splitlines()
+    assert warning.startswith("warning: 1 of 2 runs were made or begun by other code than this")
+    assert "both/basil-none-seed0" in warning
+    assert stamps(tiny / "both") == before
+
     for change in ("learning.rate=0.5", "time.step=5"):
         sentence = refused(*words, "-s", change)
         assert "both/basil-none-seed0 holds a run with another recipe: choose" in sentence

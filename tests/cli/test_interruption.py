@@ -107,6 +107,16 @@ def test_a_run_may_be_interrupted_again_and_again(basil, tiny, turn):
     assert result(tiny / "broken") == result(tiny / "whole")
 
 
+def test_whoever_goes_on_with_other_code_is_told(basil, tiny):
+    with pytest.raises(Interrupted):
+        Experiment(load("tiny.toml")).run(tiny / "broken", stop=lambda: True)
+    facts = tiny / "broken/run.json"
+    facts.write_text(facts.read_text().replace('"code": "', '"code": "another'))
+    answer = basil("run", "--resume", "broken")
+    assert answer.code == 0
+    assert answer.err == "warning: broken was begun by other code than this\n"
+
+
 def test_another_process_computes_the_same_bits(basil, tiny):
     there = subprocess.run(
         [sys.executable, "-m", "basil", "run", "tiny.toml", "--threads", "1", "--json"],

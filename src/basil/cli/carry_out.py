@@ -11,6 +11,9 @@ from basil.cli.progress import comparison_bar, on_terminal
 from basil.compare import Case, Outcome, Workshop, run_cases
 from basil.experiment import Machine
 from basil.record.callback import named
+from basil.record.provenance import of_other_code
+from basil.record.read import read_facts
+from basil.record.run_folder import FACTS
 
 
 def machine(args: argparse.Namespace) -> Machine:
@@ -31,6 +34,7 @@ def carry_out(todo: Sequence[Case], where: Workshop, quiet: bool = False) -> lis
     Ctrl-C and SIGTERM stop the runs with a checkpoint, and say that the same command goes on.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _say_if_of_other_code(todo)
     outcomes: dict[Path, Outcome] = {}
     try:
         with comparison_bar(todo) as bar:
@@ -43,3 +47,15 @@ def carry_out(todo: Sequence[Case], where: Workshop, quiet: bool = False) -> lis
         print("stopped; the same command goes on from here", file=sys.stderr)
         raise
     return [outcomes[case.folder] for case in todo]
+
+
+def _say_if_of_other_code(todo: Sequence[Case]) -> None:
+    """Runs that are there are kept: whoever has changed the code since should know."""
+    there = [case.folder for case in todo if (case.folder / FACTS).exists()]
+    old = [folder for folder in there if of_other_code(read_facts(folder))]
+    if old:
+        print(
+            f"warning: {len(old)} of {len(todo)} runs were made or begun by other code than this"
+            f" and are kept, {old[0]} for one: delete what is to be run anew",
+            file=sys.stderr,
+        )

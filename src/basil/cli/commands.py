@@ -30,6 +30,7 @@ from basil.protocol.rules import RULES
 from basil.protocol.schemes import POOLED_SCHEMES, SCHEMES
 from basil.recipe import NO_ATTACK, Recipe, load, parse, shipped, warnings
 from basil.record.callback import named
+from basil.record.provenance import of_other_code
 from basil.record.read import Run, find_runs, read_run
 from basil.record.run_folder import RECIPE
 from basil.report.compare import setting
@@ -62,7 +63,10 @@ def run(args: argparse.Namespace) -> int:
         if args.recipe or args.set or args.out:
             raise UserError("--resume DIR goes on as it began: give no recipe, -s or --out with it")
         folder = Path(args.resume)
-        recipe = parse(read_run(folder).recipe, str(folder / RECIPE))
+        begun = read_run(folder)
+        recipe = parse(begun.recipe, str(folder / RECIPE))
+        if of_other_code(begun.facts):
+            print(f"warning: {folder} was begun by other code than this", file=sys.stderr)
     else:
         if not args.recipe:
             raise UserError("which recipe? e.g. basil run demo; basil list recipes shows them")

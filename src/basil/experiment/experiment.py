@@ -13,6 +13,7 @@ from basil.recipe import to_toml, to_tree
 from basil.recipe.schema import away_in
 from basil.record import checkpoint, run_folder
 from basil.record.callback import Callback
+from basil.record.provenance import surroundings
 from basil.record.recorder import Progress, Recorder
 
 
@@ -25,7 +26,7 @@ class Experiment(Nodes):
 
     def facts(self) -> dict[str, Any]:
         return {
-            **run_folder.surroundings(self.device),
+            **surroundings(self.device),
             "parameters": self.compute.layout.size,
             "layout": self.compute.layout.fingerprint,
             "initial_sha256": run_folder.models_sha256({0: self.compute.initial}),

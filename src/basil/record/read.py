@@ -96,7 +96,7 @@ def read_run(folder: Path) -> Run:
     folder = Path(folder)
     if not (folder / MARK).is_file():
         raise UserError(f"{folder} holds no run: it has no {MARK}")
-    facts = _parsed(folder / MARK, _facts)
+    facts = read_facts(folder)
     nodes = frozenset(facts["order"])
     summary = folder / "summary.json"
     return Run(
@@ -109,6 +109,11 @@ def read_run(folder: Path) -> Run:
         ),
         summary=_parsed(summary, _object) if summary.is_file() else None,
     )
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What was known before the first round: who made the run, and who takes part in it."""
+    return _parsed(folder / MARK, _facts)
 
 
 def _parsed(path: Path, parse: Callable[[str], T], absent: T | None = None) -> T:

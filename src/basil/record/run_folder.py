@@ -3,17 +3,12 @@
 import hashlib
 import json
 import os
-import platform
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from filelock import FileLock, Timeout
 from safetensors.torch import save_file
 from torch import Tensor
@@ -81,41 +76,3 @@ def models_sha256(models: Mapping[int, Tensor]) -> str:
     for node in sorted(models):
         total.update(np.ascontiguousarray(models[node].detach().cpu().numpy()).tobytes())
     return total.hexdigest()
-
-
-def surroundings(device: torch.device) -> dict[str, Any]:
-    """Which software and which machine made a run."""
-    packages = {}
-    for name in ("basil-fl", "torch", "numpy", "safetensors"):
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:  # run from a checkout that is not installed
-            packages[name] = "?"
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    if device.type == "cuda":
-        machine = f"{torch.cuda.get_device_name(device)}, {machine}"
-    return {
-        "versions": {"python": sys.version.split()[0], **packages},
-        "commit": _commit(),
-        "device": str(device),
-        "threads": torch.get_num_threads(),
-        "machine": machine,
-    }
-
-
-def _commit() -> str | None:
-    """The commit of the checkout that this code runs from, if it is one."""
-    root = Path(__file__).resolve().parents[3]
-    if not (root / ".git").exists():
-        return None
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout.strip()

@@ -9,8 +9,9 @@ import torch
 from basil.compare import Case, case_of
 from basil.data import present
 from basil.recipe.figure import Drawn, Figure, drawn
+from basil.record.provenance import surroundings
 from basil.record.read import read_run
-from basil.record.run_folder import FACTS, surroundings
+from basil.record.run_folder import FACTS
 from basil.report.reproduction import Reproduction
 from basil.report.verdict import Traced, verdicts
 from basil.reproduce.numbers import number_verdicts
