@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from basil.record import provenance
-from basil.record.provenance import DECIDES, PACKAGE
+from basil.record.provenance import NO_SAY, PACKAGE
 
 
-def test_all_that_decides_is_there() -> None:
-    assert [part for part in DECIDES if not (PACKAGE / part).exists()] == []
+def test_what_has_no_say_is_there() -> None:
+    assert [part for part in NO_SAY if not (PACKAGE / part).is_dir()] == []
 
 
 @pytest.fixture
@@ -28,6 +28,10 @@ def test_what_decides_counts_and_nothing_else(package: Path) -> None:
     first = now()
     (package / "cli/commands.py").write_text("z = 2\n")
     assert now() == first
+    (package / "new").mkdir()
+    (package / "new/cli.py").touch()
+    assert now() != first
+    (package / "new/cli.py").unlink()
     (package / "protocol/rules/trust.py").write_text("z = 2\n")
     changed = now()
     assert changed != first

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 PACKAGE = Path(__file__).resolve().parents[1]
-DECIDES = ("rng.py", "data", "topology", "learning", "protocol", "attack", "engine", "experiment")
-"""What of the package has a say in the outcome of a run, beside its recipe."""
+NO_SAY = ("cli", "report", "reproduce")
+"""What of the package has none in the outcome of a run.  All else counts, what is new as well."""
 
 
 def surroundings(device: torch.device) -> dict[str, Any]:
@@ -39,8 +39,12 @@ def surroundings(device: torch.device) -> dict[str, Any]:
     }
 
 
+@cache
 def _commit() -> str | None:
-    """The commit of the checkout that this code runs from, if it is one."""
+    """The commit of the checkout that this code runs from, if it is one.
+
+    Asked once: what is committed while a process goes on from run to run is not what it runs.
+    """
     root = PACKAGE.parents[1]
     if not (root / ".git").exists():
         return None
@@ -59,16 +63,16 @@ def _commit() -> str | None:
 
 @cache
 def code_sha256() -> str:
-    """One hash for the text of what decides the outcome of a run.
+    """One hash for the text of all that may decide the outcome of a run.
 
     It differs wherever results may, though the commit be the same (a changed checkout) or unknown
-    (an installed package); and is the same where only words, figures or commands have changed.
+    (an installed package); and is the same where only commands, reports or documents have changed.
     """
     total = hashlib.sha256()
-    for part in DECIDES:
-        place = PACKAGE / part
-        for file in [place] if place.is_file() else sorted(place.rglob("*.py")):
-            total.update(f"{file.relative_to(PACKAGE).as_posix()}\n".encode())
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE)
+        if name.parts[0] not in NO_SAY:
+            total.update(f"{name.as_posix()}\n".encode())
             total.update(file.read_bytes())
     return total.hexdigest()
 
