@@ -14,9 +14,12 @@ from basil.learning.layout import Layout, layout_of
 from basil.learning.models import mlp
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses
+from basil.learning.symmetry import Symmetries, find
 from basil.protocol.requests import Score
 
-LAYOUT = layout_of(mlp((3,), 2, hidden=4))
+NETWORK = mlp((3,), 2, hidden=4)
+LAYOUT = layout_of(NETWORK)
+SYMMETRIES = find(NETWORK, LAYOUT, torch.zeros(2, 3))
 D = LAYOUT.size
 
 
@@ -32,6 +35,7 @@ def view(
     receivers: tuple[int, ...] = (10, 11),
     colluders: frozenset[int] = frozenset({1}),
     weights: Mapping[int, Mapping[int, float]] | None = None,
+    symmetries: Symmetries = SYMMETRIES,
 ) -> View:
     """A turn of node 1; benign models given as a list belong to nodes 10, 11, …"""
     if isinstance(benign, list):
@@ -53,6 +57,7 @@ def view(
         state={},
         shared={},
         benign=benign,
+        symmetries=symmetries,
     )
 
 

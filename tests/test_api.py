@@ -128,3 +128,18 @@ def test_help_does_not_wait_for_pytorch() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "False"
+
+
+def test_a_network_that_is_not_understood_is_said(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(64, 10)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x.flatten(1)
+            return self.linear(x) if x.sum() > 0 else self.linear(x) * 1.0
+
+    tree = {"ring": {"nodes": 3}, "scheme": {"rounds": 1}}
+    with pytest.warns(UserWarning, match="of the symmetries of this network none are known"):
+        basil.run(tree, out=tmp_path / "odd", model=Odd())

@@ -1,6 +1,7 @@
 """Basil from Python: your own network, loss and data on the ring."""
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,8 @@ def run(
     chosen = _recipe(recipe)
     machine = Machine(device, deterministic)
     experiment = Experiment(chosen, Own(model, loss, dataset), machine)
+    if chosen.canonical and (sentence := experiment.compute.symmetries.warning):
+        warnings.warn(sentence, stacklevel=2)
     return Result(Path(out), experiment.run(Path(out), callbacks=callbacks))
 
 

@@ -66,7 +66,9 @@ def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -
 
     monkeypatch.setattr(Simulator, "_send", sending)
     monkeypatch.setattr(Simulator, "_deliver", arriving)
-    lab = Experiment(recipe("dissensus"))
+    tree = to_tree(recipe("dissensus"))
+    tree["scheme"]["canonical"] = False  # what arrives is what was sent
+    lab = Experiment(parse(tree))
 
     class Nobody:
         def record(self, *_: object) -> None: ...

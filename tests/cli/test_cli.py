@@ -272,6 +272,8 @@ def test_every_attack_can_be_run_by_its_name(basil):
             words += ["-s", "data.dataset=digits"]
         if ATTACKS[attack].needs_sharing:
             words += ["-s", "sharing.alpha=0.5"]
+        if attack in ("rescale", "permute", "ballast", "twins"):  # they want hidden units
+            words += ["-s", "learning.model=mlp"]
         answer = basil("run", "tiny.toml", "--json", *words)
         assert (answer.code, answer.json["attack"]) == (0, attack)
         assert answer.json["byzantine"] == 1

@@ -24,12 +24,12 @@ from basil.record.recorder import Recorder
 N, B, S, K = 9, 3, 4, 4
 
 
-def recipe(attack: str, **learning: Any) -> Any:
+def recipe(attack: str, canonical: bool, **learning: Any) -> Any:
     return parse(
         {
             "seed": 5,
             "ring": {"nodes": N, "byzantine": B, "connectivity": S},
-            "scheme": {"rounds": K},
+            "scheme": {"rounds": K, "canonical": canonical},
             "learning": {"batch": 20, "rate": 0.3, **learning},
             "attack": {"name": attack},
             "record": {"every": K},
@@ -45,6 +45,7 @@ def literal_basil(experiment: Experiment, attack: str) -> list[tuple[int, int, i
     x0 = experiment.compute.initial
     samples = experiment.compute.pool.take
     loss = nn.CrossEntropyLoss()
+    form = experiment.compute.canonical or (lambda model: model)  # not the paper's
 
     def load(vector: torch.Tensor) -> nn.Module:
         module = copy.deepcopy(network)
@@ -70,7 +71,7 @@ def literal_basil(experiment: Experiment, attack: str) -> list[tuple[int, int, i
                 optimiser.zero_grad()
                 loss(module(x), y).backward()
                 optimiser.step()
-            model = parameters_to_vector(module.parameters()).detach()
+            model = form(parameters_to_vector(module.parameters()).detach())
             turns.append((k, i, chosen, model))
             if i in experiment.cast.byzantine:  # line 13
                 if attack == "gaussian":
@@ -79,14 +80,19 @@ def literal_basil(experiment: Experiment, attack: str) -> list[tuple[int, int, i
                 if attack == "sign-flip":
                     model = -model
             for s in range(1, S + 1):  # lines 14-16
-                stored[order[(p + s) % N]].append((i, model))
+                stored[order[(p + s) % N]].append((i, form(model)))
     return turns
 
 
 @pytest.mark.parametrize("attack", ["none", "gaussian", "sign-flip"])
 @pytest.mark.parametrize("learning", [{}, {"local_steps": 3}, {"local_epochs": 1}])
+@pytest.mark.parametrize("canonical", [False, True])
 def test_engine_follows_algorithm_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str, learning: dict[str, int]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    attack: str,
+    learning: dict[str, int],
+    canonical: bool,
 ) -> None:
     seen: list[tuple[int, int, int | None, Any]] = []
     original = Recorder.record
@@ -96,7 +102,7 @@ def test_engine_follows_algorithm_1(
         original(self, node, turn, now)
 
     monkeypatch.setattr(Recorder, "record", record)
-    experiment = Experiment(recipe(attack, **learning))
+    experiment = Experiment(recipe(attack, canonical, **learning))
     experiment.run(tmp_path / "run")
     expected = literal_basil(experiment, attack)
     benign = [i for i, turn in enumerate(expected) if turn[1] not in experiment.cast.byzantine]

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from basil.attack.view import Attack, Bench, Lie, Numbers, View
+from basil.attack.view import NO_SYMMETRIES, Attack, Bench, Lie, Numbers, View
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
+from basil.learning.symmetry import Symmetries
 from basil.protocol.calendar import STAGES, Calendar
 from basil.protocol.node import Node
 from basil.protocol.requests import (
@@ -53,6 +54,7 @@ def adversary(
     calendar: Calendar | None = None,
     stages: Collection[str] = STAGES,
     every: int = 1,
+    symmetries: Symmetries = NO_SYMMETRIES,
 ) -> Protocol:
     """Run the scheme for this node, and send what the attack makes of its models.
 
@@ -123,6 +125,7 @@ def adversary(
                     selected=chosen,
                     honest=honest,
                     layout=layout,
+                    symmetries=symmetries,
                     spare=partial(_spare, node, request.round),
                     lap=lap,
                     receivers=request.to,

@@ -22,6 +22,11 @@ def at_least(option: str, value: float, smallest: int) -> None:
         raise UserError(f"attack.{option} = {value}: it must be {smallest} or more")
 
 
+def share_of(option: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise UserError(f"attack.{option} = {value}: it must be above 0, up to 1")
+
+
 def one_of(option: str, value: str, known: Collection[str]) -> None:
     if value not in known:
         raise UserError(f"attack.{option} = {value!r}: one of {', '.join(known)}")

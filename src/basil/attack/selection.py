@@ -27,14 +27,14 @@ def drift(view: View, *, scale: float = 1.0, coordinate: int = -1) -> Tensor:
     return _leaning(view.chosen, view.honest - view.chosen, scale, coordinate)
 
 
-def _harder(bench: Bench, *, effort: int, **_: Any) -> list[Stage]:
+def harder(bench: Bench, *, effort: int, **_: Any) -> list[Stage]:
     """The work of several turns in one, on batches of rounds that will never come."""
     node, honest = bench.node, bench.train
     more = [node.draw(bench.round + i * node.rounds) for i in range(1, effort)]
     return [(honest.batches + tuple(b for drawn in more for b in drawn), honest.rate)]
 
 
-@declares(trains=True, work=_harder)
+@declares(trains=True, work=harder)
 def rank_seeking(
     view: View, *, effort: int = 4, scale: float = 1.0, coordinate: int = -1
 ) -> Tensor:

@@ -19,6 +19,7 @@ from basil.attack.model import (
 )
 from basil.attack.omniscient import alie, dissensus, ipm, mimic
 from basil.attack.selection import drift, overfit_shared, rank_seeking
+from basil.attack.symmetry import ballast, permute, rescale, shift, twins
 from basil.attack.view import Attack, Lie, Trial, View, declares
 from basil.errors import UserError
 from basil.table import Table
@@ -64,6 +65,11 @@ ATTACKS: Table[Attack] = Table(
         "brink": brink,
         "edge": edge,
         "stall": stall,
+        "rescale": rescale,
+        "permute": permute,
+        "ballast": ballast,
+        "twins": twins,
+        "shift": shift,
     },
 )
 THEN = "then"

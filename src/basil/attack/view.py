@@ -14,6 +14,7 @@ from basil import rng
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
+from basil.learning.symmetry import Symmetries
 from basil.protocol.node import Node
 from basil.protocol.requests import Score, ScoreAll, Train
 
@@ -22,6 +23,9 @@ Lie: TypeAlias = Tensor | Mapping[int, Tensor] | None
 """What goes out: one vector to all receivers, one for each of those named, or nothing."""
 Trial: TypeAlias = Generator[Score | ScoreAll, Losses, Lie]
 """A lie that is tried out first: it asks for losses, like a protocol, and they take their time."""
+
+
+NO_SYMMETRIES = Symmetries()
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +52,8 @@ class View:
     shared: dict[str, Any]  # what colluders on one machine compute once; lost without harm
     # Omniscient attacks only: what each benign node sent last (x⁰ before it has sent anything).
     benign: Mapping[int, Tensor] | None
+    # What can be done to the network's weights without a change of what it computes.
+    symmetries: Symmetries = NO_SYMMETRIES
 
     @functools.cached_property
     def generator(self) -> torch.Generator:

@@ -225,11 +225,13 @@ class Simulator:
     # -- messages ----------------------------------------------------------------------------
 
     def _send(self, process: Process, send: Send) -> float:
-        size = size_of(send.body)
+        size, body = size_of(send.body), send.body
+        if isinstance(body, Tensor):  # each receiver would do it, and all of them alike
+            body = self.compute.admit(body)
         process.done.messages += len(send.to)
         process.done.bytes += size * len(send.to)
-        if process.node in self.sent_last and isinstance(send.body, Tensor):
-            self.sent_last[process.node] = send.body
+        if process.node in self.sent_last and isinstance(body, Tensor):
+            self.sent_last[process.node] = body
         arrivals: dict[float, list[int]] = {}
         now, duration = self.now, self.timing.link(size)
         for receiver in send.to:  # a link takes in one message after the other (App. G-B)
@@ -241,7 +243,7 @@ class Simulator:
             else:
                 arrivals[there] = [receiver]
         for time, receivers in arrivals.items():
-            arrival = Arrival(process.node, send.round, send.body, time)
+            arrival = Arrival(process.node, send.round, body, time)
             self._dispatch(arrival, tuple(receivers))
         return self.now
 

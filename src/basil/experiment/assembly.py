@@ -69,6 +69,7 @@ class Assembly:
             deterministic=machine.deterministic,
             compiled=machine.compiles(self.turns, self.steps_in_a_turn()),
             batched=machine.batched,
+            canonical=recipe.canonical,
             beside=beside.compute if beside else None,
         )
         graph = self.cast.graph

@@ -55,6 +55,7 @@ class Nodes(Assembly):
             calendar=self.calendar,
             stages=self.recipe.attack.stages,
             every=cast.attack_every,
+            symmetries=self.compute.symmetries,
             **loot,
         )
 
@@ -87,6 +88,7 @@ class Nodes(Assembly):
             grouping=self.cast.grouping,
             laps=recipe.laps,
             hop_patience=self.hop_patience,
+            align=self.compute.align,
             score_on_arrival=recipe.scheme.scoring == "arrival",
             start=now,
             state=state,
@@ -109,6 +111,7 @@ class Nodes(Assembly):
                 selected=x0,
                 honest=x0,
                 layout=self.compute.layout,
+                symmetries=self.compute.symmetries,
                 spare=lambda: Batch(np.zeros(1, np.int64)),
                 lap=len(cast.ring_of(first)),
                 receivers=cast.receivers(first),

@@ -24,8 +24,10 @@ SMALL = 50_000  # parameters: beyond, memory is what counts, and joining gains n
 class BatchedCompute(Compute):
     """The receivers of a model in one pass, the trainings of a moment in one."""
 
-    def __init__(self, module: nn.Module, loss: Loss, pool: Pool) -> None:
-        super().__init__(module, loss, pool)
+    def __init__(
+        self, module: nn.Module, loss: Loss, pool: Pool, *, canonical: bool = False
+    ) -> None:
+        super().__init__(module, loss, pool, canonical=canonical)
         self.joins = (
             not self.random
             and all(slot.trained for slot in self.layout.slots)
@@ -68,5 +70,5 @@ class BatchedCompute(Compute):
                 for name, gradient in self._gradients(tensors, x, y).items():
                     gradient *= rates.view(-1, *(1,) * (gradient.ndim - 1))
                     tensors[name] -= gradient
-            trained += [model.clone() for model in models]
+            trained += [self._formed(self._form(model)) for model in models]
         return trained

@@ -9,7 +9,9 @@ answer to a request does not depend on who else is asking: one simulated ring, a
 and peers on a network agree bit for bit on a CPU with one thread.  `cuda.py` has the path for GPUs.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +22,7 @@ from basil.learning.layout import Layout, layout_of
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
+from basil.learning.symmetry import Canonical, Symmetries, align, find
 
 Tested = list[tuple[float, float]]
 """Mean loss and accuracy of each of some models."""
@@ -41,11 +44,16 @@ class Job(Protocol):
 
 
 class Compute:
-    """Score and train one network on one device."""
+    """Score and train one network on one device.
+
+    `canonical`: what is trained and what arrives is brought to canonical form.
+    """
 
     late = False  # are promises kept later than they are made?
 
-    def __init__(self, module: nn.Module, loss: Loss, pool: Pool) -> None:
+    def __init__(
+        self, module: nn.Module, loss: Loss, pool: Pool, *, canonical: bool = False
+    ) -> None:
         self.pool = pool
         self.device = pool.device
         self.loss = loss
@@ -60,6 +68,36 @@ class Compute:
             for part in self.network.modules()
         )
         self._probe()
+        self.canonical: Canonical | None = None
+        self._in_form: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+        if canonical:
+            self.canonical = Canonical(self.symmetries, self.initial)
+            self.initial = self.canonical(self.initial)
+
+    @property
+    def align(self) -> Callable[..., Tensor] | None:
+        """(model, like) -> that model with its units in the other's order."""
+        return None if self.canonical is None else partial(align, symmetries=self.symmetries)
+
+    @cached_property
+    def symmetries(self) -> Symmetries:
+        return find(self.network, self.layout, self.pool.take(slice(0, 2))[0])
+
+    def admit(self, model: Tensor) -> Tensor:
+        """A model that arrives, in canonical form.  What was trained here is in it already."""
+        if self.canonical is None or self._in_form.get(id(model)) is model:
+            return model
+        return self._formed(self.combine(self.canonical, (model,)))
+
+    def _form(self, model: Tensor) -> Tensor:
+        """A copy, in canonical form where that is asked for."""
+        return model.clone() if self.canonical is None else self.canonical(model)
+
+    def _formed(self, model: Tensor) -> Tensor:
+        """Remember that a model is in canonical form."""
+        if self.canonical is not None:
+            self._in_form[id(model)] = model
+        return model
 
     def _bind(self) -> None:
         """Make every parameter and buffer of the network a view into the working vector."""
@@ -137,7 +175,7 @@ class Compute:
             with torch.random.fork_rng(devices=devices):
                 torch.manual_seed(key())
                 self._steps(batches, rate)
-        return self._vector.clone()
+        return self._formed(self._form(self._vector))
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
         """All that nodes ask for at one moment: here, one after the other."""

@@ -74,6 +74,10 @@ class Selection:
     def model(self) -> Tensor:
         return self.models[self.index]
 
+    def among(self, models: Sequence[Tensor]) -> "Selection":
+        """The one in the same place of others."""
+        return Selection(models, self.index)
+
 
 class Chosen(Selection):
     """One of some models, by a number that may still be on its way."""
@@ -91,6 +95,9 @@ class Chosen(Selection):
     def model(self) -> Tensor:
         """Without a look at the number."""
         return torch.stack(list(self.models)).index_select(0, self.number.view(1)).view(-1)
+
+    def among(self, models: Sequence[Tensor]) -> Selection:
+        return Chosen(models, self.number)
 
 
 def chosen(models: Sequence[Tensor], number: Tensor) -> Selection:

@@ -173,7 +173,7 @@ class Engine:
             self._gave_up = self.round
             return got
         if isinstance(got.body, Tensor):
-            body = got.body.to(self.compute.device)
+            body = self.compute.admit(got.body.to(self.compute.device))
             got = Arrival(got.sender, got.round, body, got.time)
             self._notice(got.sender, got.round)
             self._keep_up()

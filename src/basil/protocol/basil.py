@@ -40,6 +40,14 @@ def basil(node: Node) -> Protocol:
     return RingMember(node).run()
 
 
+def basil_published(node: Node) -> Protocol:
+    """Basil as published: models as they come, not in canonical form (scheme.canonical = false).
+
+    Beside `basil`, to see what the canonical form is for (docs/symmetry.md).
+    """
+    return basil(node)
+
+
 def r_plain(node: Node) -> Protocol:
     """Train on whatever the previous node sent: the ring without a defence (R-plain, §VI-A).
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
+from basil.learning.pool import Batch
 from basil.learning.promises import Selection, tensor_of
 from basil.protocol.basil import RingMember
 from basil.protocol.calendar import AGGREGATION, MULTICAST, RING, Calendar
@@ -33,6 +34,7 @@ from basil.protocol.requests import (
     Record,
     Rejoin,
     Request,
+    Score,
     Send,
 )
 from basil.protocol.turns import Watch
@@ -77,6 +79,8 @@ class GroupMember(RingMember):
         self.starts = node.id in self._first(group)  # is in U_g
         self.route = grouping.routes[group]
         self.sources = self._sources()
+        self.align = node.align if scores else None
+        self.records: list[Record] = []  # of choices since the last checkpoint
         self.global_round = 1
         self.stage = RING
         self.now = self.turned_at = node.start  # the latest time it knows of; that of its last turn
@@ -109,6 +113,7 @@ class GroupMember(RingMember):
             if self.passes_on and self.group == 0:
                 yield from self._hand_round(k)
             yield from self._start_from(k)
+            yield from self._report()
             yield Record(k, self.model)
             self.global_round, self.stage = k + 1, RING
             yield self._checkpoint()
@@ -142,12 +147,11 @@ class GroupMember(RingMember):
         """S_g: z ← (x + g z̄) / (g + 1), eq. (11), with z̄ chosen by eq. (13); pass it on."""
         lap, average = self.calendar.last_lap(k), self.model
         for hop in self.route.hops:
-            senders = self._last(hop.source)
+            senders, shares = self._last(hop.source), (hop.own, hop.theirs)
             chosen = yield from self._chosen_of(
-                k, AGGREGATION, senders, self._due(hop.depth), lap, average
+                k, AGGREGATION, senders, self._due(hop.depth), lap, average, shares
             )
-            mix = partial(_mixed, average, chosen, hop.own, hop.theirs)
-            average = yield Combine(mix, averages=1)
+            average = yield Combine(partial(_mixed, average, chosen, *shares), averages=1)
         self.stage = MULTICAST
         yield from self._send(self._last(self.route.target), self.calendar.aggregation(k), average)
 
@@ -208,9 +212,20 @@ class GroupMember(RingMember):
         return self.turned_at + turns * self.node.patience + hops * self.node.hop_patience
 
     def _chosen_of(
-        self, k: int, stage: str, senders: tuple[int, ...], until: float, lap: int, own: Tensor
+        self,
+        k: int,
+        stage: str,
+        senders: tuple[int, ...],
+        until: float,
+        lap: int,
+        own: Tensor,
+        shares: tuple[int, int] = (1, 1),
     ) -> Generator[Request, Any, Tensor | Selection]:
-        """A_Basil(L_g) on the batch of a round: one of what these sent, or one's own model."""
+        """A_Basil(L_g) on the batch of a round: one of what these sent, or one's own model.
+
+        With `align` each is brought to the order of one's own model, and judged by the loss of its
+        average with that, in these shares: what cannot be averaged is seen there, and only there.
+        """
         batch = self.node.draw(lap)[0]
         number = self._number(k, stage)
         # Silence costs one deadline, not one in every round; what comes in time counts though.  If
@@ -218,7 +233,7 @@ class GroupMember(RingMember):
         awaited = [i for i in senders if (stage, i) not in self.silent] or senders
         self.scored_in = lap
         while any((number, i) not in self.heard for i in awaited):
-            arrival = yield Receive(until, self._score_on(batch))
+            arrival = yield Receive(until, None if self.align else self._score_on(batch))
             self.now = max(self.now, arrival.time)
             if isinstance(arrival, Missing):
                 break
@@ -234,9 +249,26 @@ class GroupMember(RingMember):
         received = Memory(len(here))
         for i in here:
             received.insert(self.heard[number, i])
+        aligned = yield from self._align(received, own, shares, lap, batch)
         candidates, choice = yield from self._choose(received, lap, batch, own, {})
-        yield Record(k, self.model, candidates.senders, choice.selected, stage, last=False)
-        return choice.model
+        record = Record(k, self.model, candidates.senders, choice.selected, stage, last=False)
+        self.records.append(record)
+        return choice.selected.among([*aligned, own]) if aligned else choice.model
+
+    def _align(
+        self, received: Memory, own: Tensor, shares: tuple[int, int], lap: int, batch: Batch
+    ) -> Generator[Request, Any, list[Tensor]]:
+        """Put the averages in the place of what goes into them.  Returns that, aligned."""
+        aligned: list[Tensor] = []
+        if self.align is None:
+            return aligned
+        for entry in received.nearest_first():
+            model = yield Combine(self.align, args=(entry.model, own))
+            aligned.append(model)
+            average = yield Combine(partial(_mixed, own, model, *shares), averages=1)
+            losses = yield Score(average, batch)
+            received.replace(Entry(entry.sender, entry.step, average, losses, lap))
+        return aligned
 
     def _number(self, k: int, stage: str) -> int:
         return self.calendar.aggregation(k) if stage == AGGREGATION else self.calendar.multicast(k)
@@ -262,7 +294,13 @@ class GroupMember(RingMember):
         """The later its turn, the nearer."""
         return self.grouping.ring_of(sender).position[sender]
 
+    def _report(self) -> Protocol:
+        """Choices are recorded at the moment of a checkpoint, or a resumed run repeats them."""
+        records, self.records = self.records, []
+        yield from records
+
     def _send(self, to: tuple[int, ...], number: int, model: Tensor) -> Protocol:
+        yield from self._report()
         self.last_number = number
         self.now = yield Send(to, number, model)
         yield self._checkpoint()

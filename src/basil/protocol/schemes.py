@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from basil.protocol.alone import centralised, local
 from basil.protocol.balance import balance
-from basil.protocol.basil import basil, r_plain
+from basil.protocol.basil import basil, basil_published, r_plain
 from basil.protocol.basil_plus import basil_plus, r_plain_plus
 from basil.protocol.bridge import bridge, bridge_median
 from basil.protocol.clipped_gossip import clipped_gossip
@@ -16,7 +16,11 @@ from basil.table import Table
 
 Schemes = dict[str, Callable[..., Protocol]]
 
-RING_SCHEMES: Schemes = {"basil": basil, "r-plain": r_plain}
+RING_SCHEMES: Schemes = {
+    "basil": basil,
+    "basil-published": basil_published,
+    "r-plain": r_plain,
+}
 GROUP_SCHEMES: Schemes = {"basil+": basil_plus, "r-plain+": r_plain_plus}  # several rings
 GRAPH_SCHEMES: Schemes = {
     "g-plain": g_plain,

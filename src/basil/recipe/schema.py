@@ -96,6 +96,9 @@ class Scheme:
     rule: str = "lowest-loss"
     rounds: int = 60
     scoring: str = "arrival"  # or "turn", when the paper does it: slower, the same result
+    # Models in canonical form, and averages judged by what becomes of them: docs/symmetry.md.  The
+    # paper has neither, and its figures are made without.
+    canonical: bool = True
     options: Options = field(default_factory=dict)
 
 
@@ -161,6 +164,11 @@ class Recipe:
     time: Time = field(default_factory=Time)
     record: RecordPart = field(default_factory=RecordPart)
     compare: Compare = field(default_factory=Compare)
+
+    @property
+    def canonical(self) -> bool:
+        """Are models brought to canonical form?"""
+        return self.scheme.canonical and self.scheme.name != "basil-published"
 
     @property
     def groups(self) -> int:

@@ -20,11 +20,12 @@ def compute_for(
     deterministic: bool = False,
     compiled: bool = False,
     batched: bool = False,
+    canonical: bool = False,
     beside: Compute | None = None,
 ) -> Compute:
     """The path that suits the device.  (The plain path is deterministic anyway.)"""
     if pool.device.type != "cuda":
-        return (BatchedCompute if batched else Compute)(module, loss, pool)
+        return (BatchedCompute if batched else Compute)(module, loss, pool, canonical=canonical)
     return GraphCompute(
         module,
         loss,
@@ -32,5 +33,6 @@ def compute_for(
         models=models,
         deterministic=deterministic,
         compiled=compiled,
+        canonical=canonical,
         beside=beside if isinstance(beside, GraphCompute) else None,
     )

@@ -66,15 +66,18 @@ class GraphCompute(Compute):
         models: int = 128,
         deterministic: bool = False,
         compiled: bool = False,
+        canonical: bool = False,
         beside: "GraphCompute | None" = None,
     ) -> None:
-        super().__init__(module, loss, pool)
+        super().__init__(module, loss, pool, canonical=canonical)
         torch.backends.cuda.matmul.allow_tf32 = not deterministic
         torch.backends.cudnn.allow_tf32 = not deterministic
         torch.backends.cudnn.benchmark = not deterministic
         torch.backends.cudnn.deterministic = deterministic
         like = beside._kernels if beside is not None else None
-        self._kernels: Kernels = Kernels(self.network, self.layout, loss, pool, compiled, like)
+        self._kernels: Kernels = Kernels(
+            self.network, self.layout, loss, pool, compiled, like, self.canonical
+        )
         self._lane = self._kernels.lane(self.initial)
         rows = models + 128
         self._models = Models(rows, self._kernels.padded, self.device)
@@ -186,7 +189,7 @@ class GraphCompute(Compute):
     def _trained(self, row: int) -> Tensor:
         model = self._lane.model.clone()
         self._models.keep(model, row)
-        return model
+        return self._formed(model)
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
         """Side by side on several tracks: one small training does not fill a GPU."""
@@ -204,7 +207,7 @@ class GraphCompute(Compute):
                     models[j] = track.train(starts[j], jobs[j].batches, jobs[j].rate)
         for track in tracks:
             track.beside.wait()
-        return models
+        return [self._formed(model) for model in models]
 
     def flush(self) -> None:
         """Compute the scores that have been asked for."""

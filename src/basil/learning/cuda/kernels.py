@@ -17,6 +17,7 @@ from torch.func import functional_call
 from basil.learning.layout import Layout
 from basil.learning.models import Loss
 from basil.learning.pool import Pool
+from basil.learning.symmetry import Canonical
 
 LINE = 512
 SHAPES = 4  # that a function is compiled for
@@ -49,8 +50,10 @@ class Kernels:
         pool: Pool,
         compiled: bool,
         like: "Kernels | None" = None,
+        canonical: Canonical | None = None,
     ) -> None:
         self.network = network
+        self.canonical = canonical
         self.layout = layout
         self.loss = loss
         self.pool = pool
@@ -59,24 +62,25 @@ class Kernels:
         self.compiled = compiled and all(slot.trained for slot in layout.slots)
         self._judge: Callable[..., tuple[Tensor, Tensor]] = self._judge_plainly
         self._gradient: Callable[..., Tensor] | None = None
+        self._form: Callable[[Tensor], Tensor] | None = canonical
         self._shapes: Counter[object] = Counter()  # of a function's arguments, so far
         if like is not None and self._alike(like):
             self.network, self._judge, self._gradient = like.network, like._judge, like._gradient
+            self._form = like._form
         elif self.compiled:
             # How many batches are scored at once differs from turn to turn; a step's size does not.
             self._judge = torch.compile(self._judge_plainly, dynamic=True)
             self._gradient = torch.compile(self._step_plainly, dynamic=False)
+            self._form = canonical and torch.compile(canonical, dynamic=False)
         if self.compiled:
             for samples in (pool.tensors[0], pool.y):  # of these there are more in another pool
                 torch._dynamo.maybe_mark_dynamic(samples, 0)
 
     def _alike(self, other: "Kernels") -> bool:
-        return (self.layout, self.loss, self.compiled, repr(self.network)) == (
-            other.layout,
-            other.loss,
-            other.compiled,
-            repr(other.network),
+        mine, others = (
+            (k.layout, k.loss, k.compiled, repr(k.network), k.canonical) for k in (self, other)
         )
+        return mine == others
 
     def lane(self, start: Tensor) -> Lane:
         vector = torch.zeros(1, self.padded, device=self.pool.device)
@@ -123,6 +127,12 @@ class Kernels:
         return torch.where(lines.amax() < torch.inf, losses, torch.inf), right  # amax keeps nan
 
     # -- training ------------------------------------------------------------------------------
+
+    def settle(self, lane: Lane) -> None:
+        """Bring what was trained to canonical form, in place."""
+        if self._form is not None:
+            with torch.no_grad():
+                lane.model.copy_(self._form(lane.model))
 
     def step(self, lane: Lane, indices: Tensor, rate: Tensor) -> None:
         """x ← x − rate · ∇ mean loss(x), in place."""

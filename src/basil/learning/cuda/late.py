@@ -8,7 +8,7 @@ from torch import Tensor
 
 from basil.learning.cuda.places import Places
 from basil.learning.pool import Batch
-from basil.learning.promises import Losses, Pick, Promise, Selection
+from basil.learning.promises import Chosen, Losses, Pick, Promise, Selection
 
 
 class Computer(Protocol):
@@ -77,6 +77,10 @@ class LateSelection(Selection):
         self._compute.make(self)
         index = self._compute.picked.tensor[self.place].view(1)
         return torch.stack(list(self.models)).index_select(0, index).view(-1)
+
+    def among(self, models: Sequence[Tensor]) -> Selection:
+        self._compute.make(self)
+        return Chosen(models, self._compute.picked.tensor[self.place].clone())
 
     def numbers(self, rows: list[int]) -> list[int]:
         """Its part of a command: places of the losses, rows of the models, place of the index."""

@@ -38,3 +38,4 @@ class Track:
         rate = fields.next(1).view(torch.float64)[0].float()
         for indices in steps:
             self._kernels.step(self._lane, indices, rate)
+        self._kernels.settle(self._lane)

@@ -65,6 +65,7 @@ class Turns:
             torch.index_select(self.models.matrix, 0, row, out=self.lane.vector)
             for indices in steps:
                 self.kernels.step(self.lane, indices, bits.view(torch.float64)[0].float())
+            self.kernels.settle(self.lane)
             self.models.matrix.index_copy_(0, out, self.lane.vector.detach())
         if aside:
             self._beside.wait()

@@ -1,0 +1,99 @@
+"""One form for all models that are the same function: the canonical form.
+
+A Byzantine node can change how a model is written down without changing what it computes.  No loss
+shows it, and the next gradient step, which acts on weights, goes wrong.  So every model is brought
+to one member of its orbit before anybody trains from it or compares it.
+
+*Scale.*  Each hidden unit is multiplied so that the typical size of its incoming weights is what it
+was, on average over its layer, in x⁰; what reads it is divided.  Typical is the median: an incoming
+weight from a unit that is never active is seen by no loss, and half of a unit's weights would have
+to be of that kind to move its median.  (A norm moves with the first of them.)
+*Basis.*  The incoming rows A of a pair are replaced by those nearest to x⁰'s of all A' with the
+same row space and A'A'ᵀ = δI; what reads them follows.
+
+In closed form, from input to output, so that the outcome depends on nothing but the orbit: no
+iteration that an attacker could start from afar.  Factors within `SLACK` of 1 are left out: a model
+in canonical form stays as it is, bit for bit.
+"""
+
+import torch
+from torch import Tensor
+
+from basil.learning.symmetry.parts import Pair, Symmetries, Units
+
+SLACK = 1e-3
+FEW = 16  # incoming weights: of fewer, the median can vanish while the unit does not
+
+
+def typical(rows: Tensor) -> Tensor:
+    """The size of each row [unit, weight]: its median |w|, the largest where that is 0 or few."""
+    sizes = rows.abs()
+    largest = sizes.amax(1)
+    if rows.shape[1] < FEW:
+        return largest
+    median = sizes.kthvalue((rows.shape[1] + 1) // 2, dim=1).values
+    return torch.where(median > 0, median, largest)
+
+
+class Canonical:
+    """The canonical form of models of one network; x⁰ says how large weights should be."""
+
+    def __init__(self, symmetries: Symmetries, initial: Tensor) -> None:
+        self.symmetries = symmetries
+        self._targets = []
+        for units in symmetries.scaled:
+            size = float(typical(_rows(units, initial)).mean())
+            fan_in = units.gauge.before * units.gauge.after
+            self._targets.append(size if size > 0 else fan_in**-0.5)
+        self._frames = [pair.matrix(initial).double() for pair in symmetries.pairs]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Canonical)
+            and (self.symmetries, self._targets) == (other.symmetries, other._targets)
+            and all(map(torch.equal, self._frames, other._frames))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.symmetries, tuple(self._targets)))
+
+    def __call__(self, model: Tensor) -> Tensor:
+        """A new vector; the same function."""
+        vector = model.clone()
+        self.apply(vector)
+        return vector
+
+    def apply(self, vector: Tensor) -> None:
+        """In place, in operations that never look at a value: it may be part of a CUDA graph."""
+        for units, target in zip(self.symmetries.scaled, self._targets, strict=True):
+            sizes = typical(_rows(units, vector))
+            factors = target / sizes
+            # A unit of nothing but zeros has no size; what is not finite is refused by its score.
+            near = (factors - 1).abs() < SLACK
+            factors = torch.where(near | (sizes == 0), 1.0, factors)
+            units.scale(vector, factors)
+        for pair, frame in zip(self.symmetries.pairs, self._frames, strict=True):
+            _straighten(pair, vector, frame)
+
+
+def _rows(units: Units, vector: Tensor) -> Tensor:
+    """What measures each unit; where units are scaled together, all of it as one row."""
+    rows = units.gauge.rows(vector)
+    return rows.reshape(1, -1) if units.whole else rows
+
+
+def _straighten(pair: Pair, vector: Tensor, frame: Tensor) -> None:
+    """Rows A' of the same space with A'A'ᵀ = δI, as near to the frame F as they can be.
+
+    With an orthonormal basis Q of the rows, the nearest is √δ U Vᵀ Qᵀ, where U and V are those of
+    the singular value decomposition of F Q; δ = ‖F‖² / r.
+    """
+    rows = pair.matrix(vector).double()
+    basis = torch.linalg.qr(rows.T).Q
+    left, _, right = torch.linalg.svd(frame @ basis)
+    size = frame.square().sum() / pair.size
+    straight = size.sqrt() * (left @ right) @ basis.T
+    inverse = rows @ straight.T / size  # R⁻¹: rows = R⁻¹ straight
+    eye = torch.eye(pair.size, dtype=rows.dtype, device=rows.device)
+    near = (inverse - eye).abs().amax() < SLACK
+    pair.replace(vector, torch.where(near, rows, straight), torch.where(near, eye, inverse))

@@ -1,0 +1,227 @@
+"""What can be changed in a network's weights without a change of its outputs, and the cure."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from basil.learning.layout import Layout, layout_of
+from basil.learning.models import cifar_cnn, gelu, mlp, resnet
+from basil.learning.symmetry import Canonical, Symmetries, align, find
+from basil.learning.symmetry.canonical import SLACK, typical
+
+
+class Block(nn.Module):
+    """relu(x + f(x)): a residual block without normalisation."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(channels, channels, 3, padding=1)
+        self.two = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x + self.two(nn.functional.leaky_relu(self.one(x))))
+
+
+class Encoder(nn.Module):
+    """LayerNorm and attention, as a transformer has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.norm = nn.Linear(12, 16), nn.LayerNorm(16)
+        self.attend = nn.MultiheadAttention(16, 4, batch_first=True)
+        self.after, self.wide = nn.LayerNorm(16), nn.Linear(16, 32)
+        self.narrow, self.head = nn.Linear(32, 16), nn.Linear(16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x)
+        normed = self.norm(x)
+        x = x + self.attend(normed, normed, normed)[0]
+        x = x + self.narrow(nn.functional.gelu(self.wide(self.after(x))))
+        return self.head(x.mean(1))
+
+
+class LowRank(nn.Module):
+    """W x + B A x, as an adapter has it; B is not 0, as after some training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full, self.a = nn.Linear(20, 30), nn.Linear(20, 4, bias=False)
+        self.b, self.head = nn.Linear(4, 30, bias=False), nn.Linear(30, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.full(x) + self.b(self.a(x))))
+
+
+class Branching(nn.Module):
+    """What cannot be traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(20, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) if x.sum() > 0 else -self.linear(x)
+
+
+def images(side: int) -> Tensor:
+    return torch.randn(3, 3, side, side, generator=torch.Generator().manual_seed(1))
+
+
+def rows(*shape: int) -> Tensor:
+    return torch.randn(3, *shape, generator=torch.Generator().manual_seed(1))
+
+
+NETWORKS = {
+    "mlp": (lambda: mlp((20,), 5, hidden=30), rows(20)),
+    "cifar-cnn": (lambda: cifar_cnn((3, 32, 32), 10), images(32)),
+    "batch norm": (lambda: resnet((3, 32, 32), 10, width=4), images(32)),
+    "residual": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.ReLU(), Block(8), nn.Dropout(), Block(8),
+            nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 5),
+        ),
+        images(12),
+    ),
+    "depthwise": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8), nn.ReLU(),
+            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 16, 5),
+        ),
+        images(12),
+    ),
+    "attention": (Encoder, rows(7, 12)),
+    "low rank": (LowRank, rows(20)),
+    "gelu": (lambda: gelu((20,), 5, hidden=30), rows(20)),
+}  # fmt: skip
+
+
+class Case:
+    def __init__(self, kind: str, seed: int) -> None:
+        build, self.x = NETWORKS[kind]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network: nn.Module = build().eval()
+            for name, buffer in self.network.named_buffers():
+                if name.endswith("running_var"):
+                    buffer.uniform_(0.5, 2.0)
+        self.layout: Layout = layout_of(self.network)
+        self.initial = self.layout.flatten(self.network)
+        draw = torch.Generator().manual_seed(seed + 1)
+        noise = torch.randn(self.initial.shape, generator=draw)
+        self.model = self.initial * (1 + 0.2 * noise.clamp(-2, 2))  # some way from x⁰
+        self.symmetries: Symmetries = find(self.network, self.layout, self.x)
+        self.canonical = Canonical(self.symmetries, self.initial)
+
+    def outputs(self, model: Tensor) -> Tensor:
+        return functional_call(self.network, self.layout.views(model), (self.x,)).detach()
+
+    def moved(self, seed: int, most: float = math.log(10)) -> Tensor:
+        """Another member of the orbit: factors up to e^most, bases that are far from orthogonal."""
+        draw, moved = torch.Generator().manual_seed(seed), self.model.clone()
+        for units in self.symmetries.scaled:
+            count = 1 if units.whole else units.size
+            units.scale(moved, ((2 * torch.rand(count, generator=draw) - 1) * most).exp())
+        for pair in self.symmetries.pairs:
+            R = torch.randn(pair.size, pair.size, generator=draw, dtype=torch.float64)
+            R += 2 * torch.eye(pair.size)
+            pair.transform(moved, R, torch.linalg.inv(R))
+        return moved
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_all_models_that_are_one_function_have_one_form(kind: str, seed: int) -> None:
+    """Up to the slack below which a factor is left out, and what rounding makes of it."""
+    case = Case(kind, seed)
+    assert case.symmetries.scaled or case.symmetries.pairs
+    moved = case.moved(seed)
+    assert not torch.allclose(moved, case.model, rtol=0.1)
+    one, other = case.canonical(case.model), case.canonical(moved)
+    apart = (one - other).abs() / (one.abs() + 1e-3 * one.abs().max())
+    assert apart.max() < 10 * SLACK
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_no_output_changes(kind: str) -> None:
+    case = Case(kind, 3)
+    before = case.outputs(case.model)
+    # Normalisation adds ε to a variance: with factors this far from 1 that shows.
+    normed = kind in ("batch norm", "attention")
+    close = {"rtol": 1e-2, "atol": 1e-2} if normed else {"rtol": 1e-3, "atol": 1e-5}
+    assert torch.allclose(case.outputs(case.moved(3)), before, **close)
+    assert torch.allclose(case.outputs(case.canonical(case.model)), before, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_what_is_in_form_stays_as_it_is_bit_for_bit(kind: str) -> None:
+    case = Case(kind, 4)
+    form = case.canonical(case.moved(4))
+    assert torch.equal(case.canonical(form), form)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_units_in_another_order_are_put_back(kind: str) -> None:
+    case = Case(kind, 5)
+    assert case.symmetries.ordered
+    draw, shuffled = torch.Generator().manual_seed(5), case.model.clone()
+    for units in case.symmetries.ordered:
+        units.permute(shuffled, torch.randperm(units.size, generator=draw))
+    assert not torch.equal(shuffled, case.model)
+    assert torch.allclose(case.outputs(shuffled), case.outputs(case.model), rtol=1e-3, atol=1e-5)
+    assert torch.equal(align(shuffled, case.initial, symmetries=case.symmetries), case.model)
+
+
+def test_a_layer_by_hand() -> None:
+    """One hidden unit with weights 1, 2, 6 and x⁰'s 2, 2, 2: the largest decides where few are."""
+    network = nn.Sequential(nn.Linear(3, 1), nn.ReLU(), nn.Linear(1, 1))
+    layout = layout_of(network)
+    initial = torch.tensor([2.0, 2.0, 2.0, 0.0, 1.0, 0.0])
+    canonical = Canonical(find(network, layout, torch.zeros(2, 3)), initial)
+    form = canonical(torch.tensor([1.0, 2.0, 6.0, 3.0, 5.0, 7.0]))
+    expected = torch.tensor(
+        [1 / 3, 2 / 3, 2.0, 1.0, 15.0, 7.0]
+    )  # ⅓ of what makes it, 3 × its reader
+    assert torch.allclose(form, expected)
+
+
+def test_typical_is_the_median_and_no_few_weights_move_it() -> None:
+    row = torch.arange(1.0, 22.0)
+    heavy = torch.where(row > 15, 1e9, row)
+    assert typical(torch.stack([row, heavy])).tolist() == [11.0, 11.0]
+    assert typical(torch.tensor([[0.0] * 15 + [3.0, -4.0]])).tolist() == [4.0]  # all but zero
+
+
+def test_a_dead_unit_and_garbage_do_no_harm() -> None:
+    case = Case("mlp", 6)
+    dead = case.model.clone()
+    case.layout.views(dead)["1.weight"][0] = 0.0
+    assert case.canonical(dead).isfinite().all()
+    for value in (math.nan, math.inf):
+        broken = case.model.clone()
+        broken[3] = value
+        assert not case.canonical(broken).isfinite().all()
+
+
+def test_what_breaks_a_symmetry_is_not_taken_for_one() -> None:
+    """GELU lets no factor pass, an output is no hidden unit, a tied weight has two roles."""
+    assert [u.name for u in Case("gelu", 0).symmetries.scaled] == ["3", "6"]  # the two LayerNorms
+    assert [u.name for u in Case("mlp", 0).symmetries.scaled] == ["1", "3"]
+    tied = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 2))
+    tied[2].weight = tied[0].weight
+    found = find(tied, layout_of(tied), torch.zeros(2, 6))
+    assert not found.scaled
+    softmax = nn.Sequential(nn.Flatten(), nn.Linear(6, 2))
+    assert find(softmax, layout_of(softmax), torch.zeros(2, 6)).none
+
+
+def test_what_cannot_be_traced_is_said() -> None:
+    network = Branching()
+    found = find(network, layout_of(network), torch.zeros(2, 20))
+    assert found.none
+    assert "cannot be traced" in found.unknown[0]
