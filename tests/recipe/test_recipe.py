@@ -36,8 +36,8 @@ def test_the_demo_says_what_its_text_says():
     assert (recipe.ring.nodes, recipe.ring.byzantine, recipe.connectivity) == (20, 6, 7)
     assert recipe.learning.options["decay"] == 0.03
     assert recipe.attack.name == "gaussian"
-    assert recipe.compare.schemes == ("basil", "r-plain")
-    assert "layer-sign-flip" in recipe.compare.attacks
+    assert recipe.compare.schemes == ("basil", "basil-published", "r-plain")
+    assert {"layer-sign-flip", "rescale"} <= set(recipe.compare.attacks)
 
 
 def test_an_empty_recipe_is_all_defaults_and_the_options_are_those_of_the_functions():
