@@ -51,13 +51,14 @@ def ring(
     compiled: bool = False,
     beside: Experiment | None = None,
     rule: str = "lowest-loss",
+    canonical: bool = False,
 ) -> Experiment:
     """The ring of the paper's experiments, unless said otherwise."""
     recipe = parse(
         {
             "seed": seed,
             "ring": {"nodes": nodes, "byzantine": byzantine, "connectivity": connectivity},
-            "scheme": {"rounds": rounds, "rule": rule},
+            "scheme": {"rounds": rounds, "rule": rule, "canonical": canonical},
             "learning": {"model": model, "batch": batch},
             "attack": {"name": attack},
         }

@@ -1,7 +1,7 @@
 """Print what simulator and peers cost on this machine, as ratios measured in one run.
 
-python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [rules] [hop]
-                         [--device cpu|cuda] [--threads N] [--json FILE]
+python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [rules]
+                         [canonical] [hop] [--device cpu|cuda] [--threads N] [--json FILE]
 """
 
 import argparse
@@ -10,6 +10,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
+import canonical
 import concurrent_rings
 import depth
 import groups
@@ -51,6 +52,8 @@ def main() -> None:
         results["depth_virtual_s"] = depth.measure()
     if "rules" in args.what:
         results["rules"] = selection.measure(args.device)
+    if "canonical" in args.what:
+        results["canonical_ms"] = canonical.measure(args.device)
     if "hop" in args.what:
         import hop  # needs what peers need, which a machine that only computes may not have
 
