@@ -45,7 +45,8 @@ def literal_basil(experiment: Experiment, attack: str) -> list[tuple[int, int, i
     x0 = experiment.compute.initial
     samples = experiment.compute.pool.take
     loss = nn.CrossEntropyLoss()
-    form = experiment.compute.canonical or (lambda model: model)  # not the paper's
+    canonical = experiment.compute.canonical  # not the paper's
+    form = canonical or (lambda model: model)
 
     def load(vector: torch.Tensor) -> nn.Module:
         module = copy.deepcopy(network)
@@ -70,6 +71,12 @@ def literal_basil(experiment: Experiment, attack: str) -> list[tuple[int, int, i
             for x, y in batches:  # line 11, eq. (2)
                 optimiser.zero_grad()
                 loss(module(x), y).backward()
+                if canonical is not None:
+                    most = canonical.limits(
+                        torch.cat([p.grad.flatten() for p in module.parameters()])
+                    )
+                    vector = parameters_to_vector(module.parameters()).detach()
+                    vector_to_parameters(vector.clamp(-most, most), module.parameters())
                 optimiser.step()
             model = form(parameters_to_vector(module.parameters()).detach())
             turns.append((k, i, chosen, model))

@@ -140,7 +140,8 @@ def twins(view: View, *, weight: float = 10.0, share: float = 0.01, layer: int =
 
     The twin's incoming weights are copied; its outgoing weights are −c, and c is added to the
     other's: together as before, each of them `weight` times as heavy as is usual.  Each gets a
-    gradient of that size.  No symmetry of the network's form, so no canonical form undoes it.
+    gradient of that size.  (c has either sign: a softmax does not see what is added to all
+    classes.)  No symmetry of the network's form, so no canonical form undoes it.
     """
     positive("weight", weight)
     share_of("share", share)
@@ -154,7 +155,10 @@ def twins(view: View, *, weight: float = 10.0, share: float = 0.01, layer: int =
         part.of(lie)[:, weak] = part.of(lie)[:, strong]
     for part in units.reads:
         view_of = part.of(lie)
-        c = weight * view_of.abs().mean()
+        signs = rng.stream(view.seed, "attack", "twins", units.name).choice(
+            [-1.0, 1.0], len(view_of)
+        )
+        c = weight * view_of.abs().mean() * torch.from_numpy(signs).to(lie)[:, None, None]
         view_of[:, weak] = -c
         view_of[:, strong] += c
     return lie

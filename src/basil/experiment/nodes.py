@@ -88,7 +88,7 @@ class Nodes(Assembly):
             grouping=self.cast.grouping,
             laps=recipe.laps,
             hop_patience=self.hop_patience,
-            align=self.compute.align,
+            by_outcome=recipe.canonical,
             score_on_arrival=recipe.scheme.scoring == "arrival",
             start=now,
             state=state,

@@ -11,7 +11,7 @@ and peers on a network agree bit for bit on a CPU with one thread.  `cuda.py` ha
 
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -22,7 +22,7 @@ from basil.learning.layout import Layout, layout_of
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
-from basil.learning.symmetry import Canonical, Symmetries, align, find
+from basil.learning.symmetry import Canonical, Symmetries, find
 
 Tested = list[tuple[float, float]]
 """Mean loss and accuracy of each of some models."""
@@ -73,11 +73,6 @@ class Compute:
         if canonical:
             self.canonical = Canonical(self.symmetries, self.initial)
             self.initial = self.canonical(self.initial)
-
-    @property
-    def align(self) -> Callable[..., Tensor] | None:
-        """(model, like) -> that model with its units in the other's order."""
-        return None if self.canonical is None else partial(align, symmetries=self.symmetries)
 
     @cached_property
     def symmetries(self) -> Symmetries:
@@ -187,6 +182,9 @@ class Compute:
             loss = self.loss(self.network(x), y).mean()
             gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
             with torch.no_grad():
+                if self.canonical is not None:
+                    most = self.canonical.limits(self.layout.gather(gradients))
+                    self._vector.clamp_(-most, most)
                 for parameter, gradient in zip(self._parameters, gradients, strict=True):
                     if gradient is not None:
                         parameter.sub_(gradient, alpha=rate)

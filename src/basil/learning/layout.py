@@ -7,6 +7,7 @@ with it; only parameters are trained.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -62,6 +63,18 @@ class Layout:
         tensors = _tensors(module)
         parts = [tensors[s.name].detach().reshape(-1).to(torch.float32) for s in self.slots]
         return torch.cat(parts)
+
+    def gather(self, gradients: Sequence[Tensor | None]) -> Tensor:
+        """The vector of what belongs to the trained tensors, in their order; 0 elsewhere."""
+        given = iter(gradients)
+        like = next(g for g in gradients if g is not None)
+        found = [next(given) if slot.trained else None for slot in self.slots]
+        return torch.cat(
+            [
+                like.new_zeros(slot.stop - slot.start) if gradient is None else gradient.flatten()
+                for slot, gradient in zip(self.slots, found, strict=True)
+            ]
+        )
 
 
 def _new_layer(before: Slot | None, slot: Slot) -> bool:

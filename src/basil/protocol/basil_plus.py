@@ -79,7 +79,7 @@ class GroupMember(RingMember):
         self.starts = node.id in self._first(group)  # is in U_g
         self.route = grouping.routes[group]
         self.sources = self._sources()
-        self.align = node.align if scores else None
+        self.by_outcome = node.by_outcome and scores
         self.records: list[Record] = []  # of choices since the last checkpoint
         self.global_round = 1
         self.stage = RING
@@ -223,8 +223,8 @@ class GroupMember(RingMember):
     ) -> Generator[Request, Any, Tensor | Selection]:
         """A_Basil(L_g) on the batch of a round: one of what these sent, or one's own model.
 
-        With `align` each is brought to the order of one's own model, and judged by the loss of its
-        average with that, in these shares: what cannot be averaged is seen there, and only there.
+        By outcome each is judged by the loss of its average with one's own model, in these shares:
+        what cannot be averaged is seen there, and only there.
         """
         batch = self.node.draw(lap)[0]
         number = self._number(k, stage)
@@ -233,7 +233,7 @@ class GroupMember(RingMember):
         awaited = [i for i in senders if (stage, i) not in self.silent] or senders
         self.scored_in = lap
         while any((number, i) not in self.heard for i in awaited):
-            arrival = yield Receive(until, None if self.align else self._score_on(batch))
+            arrival = yield Receive(until, None if self.by_outcome else self._score_on(batch))
             self.now = max(self.now, arrival.time)
             if isinstance(arrival, Missing):
                 break
@@ -249,26 +249,22 @@ class GroupMember(RingMember):
         received = Memory(len(here))
         for i in here:
             received.insert(self.heard[number, i])
-        aligned = yield from self._align(received, own, shares, lap, batch)
+        models = [entry.model for entry in received.nearest_first()]
+        if self.by_outcome:
+            yield from self._average(received, own, shares, lap, batch)
         candidates, choice = yield from self._choose(received, lap, batch, own, {})
         record = Record(k, self.model, candidates.senders, choice.selected, stage, last=False)
         self.records.append(record)
-        return choice.selected.among([*aligned, own]) if aligned else choice.model
+        return choice.selected.among([*models, own]) if self.by_outcome else choice.model
 
-    def _align(
+    def _average(
         self, received: Memory, own: Tensor, shares: tuple[int, int], lap: int, batch: Batch
-    ) -> Generator[Request, Any, list[Tensor]]:
-        """Put the averages in the place of what goes into them.  Returns that, aligned."""
-        aligned: list[Tensor] = []
-        if self.align is None:
-            return aligned
+    ) -> Protocol:
+        """Put the averages in the place of what goes into them."""
         for entry in received.nearest_first():
-            model = yield Combine(self.align, args=(entry.model, own))
-            aligned.append(model)
-            average = yield Combine(partial(_mixed, own, model, *shares), averages=1)
+            average = yield Combine(partial(_mixed, own, entry.model, *shares), averages=1)
             losses = yield Score(average, batch)
             received.replace(Entry(entry.sender, entry.step, average, losses, lap))
-        return aligned
 
     def _number(self, k: int, stage: str) -> int:
         return self.calendar.aggregation(k) if stage == AGGREGATION else self.calendar.multicast(k)

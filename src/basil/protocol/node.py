@@ -36,9 +36,8 @@ class Node:
     grouping: Grouping | None = None
     laps: int = 1  # τ: rounds of each ring in a global round
     hop_patience: float = 0.0  # seconds that a hop from group to group may take
-    # (model, like) -> the same function with its units in the other's order.  With it averages are
-    # judged by what they become; without, as in the paper, by what goes into them.
-    align: Callable[..., Tensor] | None = None
+    # Are averages judged by what they become?  In the paper, by what goes into them.
+    by_outcome: bool = False
     # On a graph:
     neighbours: tuple[int, ...] = ()
     weights: Mapping[int, float] = field(default_factory=dict)  # W_ij; the rest is W_ii

@@ -62,16 +62,16 @@ class Kernels:
         self.compiled = compiled and all(slot.trained for slot in layout.slots)
         self._judge: Callable[..., tuple[Tensor, Tensor]] = self._judge_plainly
         self._gradient: Callable[..., Tensor] | None = None
-        self._form: Callable[[Tensor], Tensor] | None = canonical
+        self._settled = canonical and canonical.settled
         self._shapes: Counter[object] = Counter()  # of a function's arguments, so far
         if like is not None and self._alike(like):
             self.network, self._judge, self._gradient = like.network, like._judge, like._gradient
-            self._form = like._form
+            self._settled = like._settled
         elif self.compiled:
             # How many batches are scored at once differs from turn to turn; a step's size does not.
             self._judge = torch.compile(self._judge_plainly, dynamic=True)
             self._gradient = torch.compile(self._step_plainly, dynamic=False)
-            self._form = canonical and torch.compile(canonical, dynamic=False)
+            self._settled = canonical and torch.compile(canonical.settled, dynamic=False)
         if self.compiled:
             for samples in (pool.tensors[0], pool.y):  # of these there are more in another pool
                 torch._dynamo.maybe_mark_dynamic(samples, 0)
@@ -130,9 +130,9 @@ class Kernels:
 
     def settle(self, lane: Lane) -> None:
         """Bring what was trained to canonical form, in place."""
-        if self._form is not None:
+        if self._settled is not None:
             with torch.no_grad():
-                lane.model.copy_(self._form(lane.model))
+                lane.model.copy_(self._settled(lane.model))
 
     def step(self, lane: Lane, indices: Tensor, rate: Tensor) -> None:
         """x ← x − rate · ∇ mean loss(x), in place."""
@@ -148,6 +148,9 @@ class Kernels:
         gradients = torch.autograd.grad(loss, lane.parameters, allow_unused=True)
         pairs = [(p, g) for p, g in zip(lane.parameters, gradients, strict=True) if g is not None]
         with torch.no_grad():
+            if self.canonical is not None:
+                most = self.canonical.limits(self.layout.gather(gradients))
+                lane.model.clamp_(-most, most)
             steps = torch._foreach_mul([g for _, g in pairs], rate)
             torch._foreach_sub_([p for p, _ in pairs], list(steps))
 
@@ -166,7 +169,11 @@ class Kernels:
             return self.loss(outputs, y).mean()
 
         gradient: Tensor = torch.func.grad(loss)(vector)
-        return vector - rate * gradient
+        new = vector - rate * gradient
+        if self.canonical is None:
+            return new
+        most = self.canonical.limits(gradient[0])
+        return new.clamp(-most, most)
 
     def _mode(self, training: bool) -> None:
         if self.network.training != training:

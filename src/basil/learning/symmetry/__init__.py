@@ -2,7 +2,6 @@
 
 from basil.learning.symmetry.canonical import Canonical
 from basil.learning.symmetry.find import find
-from basil.learning.symmetry.order import align
 from basil.learning.symmetry.parts import Pair, Part, Symmetries, Units
 
-__all__ = ["Canonical", "Pair", "Part", "Symmetries", "Units", "align", "find"]
+__all__ = ["Canonical", "Pair", "Part", "Symmetries", "Units", "find"]
