@@ -19,12 +19,14 @@ in canonical form stays as it is, bit for bit.
 What no sample sees has no size that a loss could judge, and a lie may hide in it: see `limits`.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from basil.learning.symmetry.order import places, signature
-from basil.learning.symmetry.parts import Pair, Symmetries, Units
+from basil.learning.symmetry.parts import Pair, Part, Symmetries, Units
 
 SLACK = 1e-3
 FEW = 16  # incoming weights: of fewer, the median can vanish while the unit does not
@@ -55,11 +57,7 @@ class Canonical:
             size = float(typical(_rows(units, initial)).mean())
             fan_in = units.gauge.before * units.gauge.after
             self._targets.append(size if size > 0 else fan_in**-0.5)
-        # (Not embeddings: a word that is not in one batch is in another.)
-        gauges = [units.gauge for units in symmetries.scaled]
-        measured = zip(gauges, self._targets, strict=True)
-        whole = [(g, t) for g, t in measured if g.before == 1 and not g.width]
-        self._bounded = sorted(whole, key=lambda pair: pair[0].start)
+        self._bounded = _bounded(symmetries, self._targets)
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
         self._frames = [pair.matrix(initial).double() for pair in symmetries.pairs]
 
@@ -116,12 +114,38 @@ class Canonical:
         what is typical.  Where they are not larger than that they decide nothing.
         """
         pieces, at = [], 0
-        for part, target in self._bounded:
-            seen = part.of(gradient).abs().amax(1, keepdim=True) > 0
-            most = torch.where(seen, torch.inf, target).expand(1, part.units, part.after)
+        for part, witness, target in self._bounded:
+            if witness is None:
+                seen = part.of(gradient).abs().amax(0, keepdim=True) > 0
+            else:  # the same, and no sum over all that reads a unit
+                seen = witness.of(gradient) != 0
+            most = torch.where(seen, torch.inf, target).expand(part.before, part.units, part.after)
             pieces += [gradient.new_full((part.start - at,), torch.inf), most.flatten()]
-            at = part.start + part.units * part.after
+            at = part.start + part.before * part.units * part.after
         return torch.cat([*pieces, gradient.new_full((len(gradient) - at,), torch.inf)])
+
+
+def _bounded(
+    symmetries: Symmetries, targets: Sequence[float]
+) -> list[tuple[Part, Part | None, float]]:
+    """Weights by which units are measured, as [reader, unit, weight] of the units that they read.
+
+    With each a parameter of those units that has a gradient if they are active: a bias.  Where they
+    are inputs there is none.  (Not embeddings: a word that is not in one batch is in another.)
+    """
+    found = []
+    for units, target in zip(symmetries.scaled, targets, strict=True):
+        gauge = units.gauge
+        if gauge.before > 1 or gauge.width:
+            continue
+        part, witness = Part(gauge.start, gauge.units, gauge.after, 1), None
+        for other in symmetries.scaled:
+            biases = [make for make in other.makes[1:] if make.before == make.after == 1]
+            for read in other.reads:
+                if read.start == gauge.start and not read.width and biases:
+                    part, witness = read, biases[0]
+        found.append((part, witness, target))
+    return sorted(found, key=lambda entry: entry[0].start)
 
 
 def _rows(units: Units, vector: Tensor) -> Tensor:
