@@ -29,6 +29,7 @@ from basil.learning.symmetry.order import places, signature
 from basil.learning.symmetry.parts import Pair, Part, Symmetries, Units
 
 SLACK = 1e-3
+SILENT = 0.25  # the share of a layer's inputs from which on silence is suspicious
 FEW = 16  # incoming weights: of fewer, the median can vanish while the unit does not
 
 
@@ -107,11 +108,12 @@ class Canonical:
             _straighten(pair, vector, frame)
 
     def limits(self, gradient: Tensor) -> Tensor:
-        """How large each weight may be, after a step along this gradient: without limit if seen.
+        """How large each weight may be, after a step along this gradient.
 
         What reads a unit that is never active has a gradient of 0.  No loss judges such weights: a
         Byzantine node could make them as large as it likes, until they are half of all and decide
-        what is typical.  Where they are not larger than that they decide nothing.
+        what is typical.  So where more than a quarter of what a layer reads is silent, weights that
+        read it may be no larger than is typical; all others may be of any size.
         """
         pieces, at = [], 0
         for part, witness, target in self._bounded:
@@ -119,7 +121,8 @@ class Canonical:
                 seen = part.of(gradient).abs().amax(0, keepdim=True) > 0
             else:  # the same, and no sum over all that reads a unit
                 seen = witness.of(gradient) != 0
-            most = torch.where(seen, torch.inf, target).expand(part.before, part.units, part.after)
+            free = seen | (seen.float().mean() >= 1 - SILENT)
+            most = torch.where(free, torch.inf, target).expand(part.before, part.units, part.after)
             pieces += [gradient.new_full((part.start - at,), torch.inf), most.flatten()]
             at = part.start + part.before * part.units * part.after
         return torch.cat([*pieces, gradient.new_full((len(gradient) - at,), torch.inf)])
