@@ -53,7 +53,7 @@ RUNS: dict[str, dict[str, Any]] = {
         for name in ("g-plain", "ubar", "bridge", "clipped-gossip", "nna", "balance")
     },
     # A ring that takes what comes: each attack leaves its trace.
-    **{f"under {name}": {"scheme": {"name": "r-plain"}, "attack": {"name": name}} for name in ATTACKS},
+    **{f"under {a}": {"scheme": {"name": "r-plain"}, "attack": {"name": a}} for a in ATTACKS},
     **{
         f"trust under {name}": {"scheme": {"rule": "trust"}, "attack": {"name": name}}
         for name in ("rescale", "twins", "stall")
