@@ -18,13 +18,14 @@ from torch import Tensor, nn
 
 from basil.learning.layout import Layout, layout_of
 from basil.peer import authority, rpc
-from basil.peer.bodies import Rows
+from basil.peer.bodies import Refused, Rows, forms_of
+from basil.peer.chunks import cut, digest_of
 from basil.peer.identity import Identity, load_identity
 from basil.peer.limits import Limits
 from basil.peer.reception import Message
 from basil.peer.roster import Roster, load_roster
 from basil.peer.transport import Transport
-from basil.peer.wire import Manifest, pack
+from basil.peer.wire import Manifest, pack_chunks
 from basil.protocol.requests import Body
 
 QUICK = Limits(grace=2.0, stall=1.0, give_up=20.0, keepalive=1.0, keepalive_answer=1.0, waiting=100)
@@ -184,3 +185,28 @@ class Victim:
         assert self.process.stdout is not None
         facts: dict[str, Any] = json.loads(self.process.stdout.readline())
         return facts
+
+
+def pack(
+    body: Body,
+    stage: str,
+    round: int,
+    identity: Identity,
+    roster: Roster,
+    layout: Layout,
+    rows: Rows | None = None,
+) -> tuple[Manifest, bytes]:
+    """A signed manifest and the body's bytes."""
+    manifest, chunks = pack_chunks(body, stage, round, identity, roster, layout, rows)
+    return manifest, b"".join(piece for chunk in chunks for piece in chunk)
+
+
+def unpack(manifest: Manifest, data: bytes, layout: Layout, rows: Rows | None = None) -> Body:
+    """The body, if it is what the manifest and the layout say; else `Refused`."""
+    forms = forms_of(layout, rows)
+    forms.check(manifest.kind, manifest.size, manifest.layout)
+    if len(data) != manifest.size:
+        raise Refused("size", f"{len(data)} bytes instead of {manifest.size}")
+    if digest_of(cut([data])) != manifest.sha256:
+        raise Refused("digest", "the body is not what was signed")
+    return forms.decode(manifest.kind, memoryview(bytearray(data)))

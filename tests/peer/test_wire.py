@@ -17,11 +17,11 @@ from safetensors.torch import save as save_safetensors
 from basil.learning.layout import layout_of
 from basil.peer.bodies import Refused, Rows, forms_of
 from basil.peer.chunks import cut, digest_of
-from basil.peer.wire import Manifest, decode, pack, signed_by_sender, unpack
+from basil.peer.wire import Manifest, decode, signed_by_sender
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Rejoin
 
-from peer_helpers import VALUES, Rogue, layout_for, make_ring, model
+from peer_helpers import VALUES, Rogue, layout_for, make_ring, model, pack, unpack
 
 ROWS = Rows("uint8", (65,), 520.0, most=100)
 

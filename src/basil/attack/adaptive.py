@@ -45,7 +45,7 @@ def brink(
     the edge.  A batch tells if mean(d) > z · sd(d) / √B, with d the difference of the losses on
     each sample.  It is one of the liar's own samples that x was not just trained on.
 
-    No publication's: `freshest` and `standing` invite it, since they let pass what is within z of
+    No publication's: `freshest` and `trust` invite it, since they let pass what is within z of
     the best, and a region does, since it lets pass what is inside it.  Trying takes the time of
     `tries` + 1 evaluations.  Against a rule without a region: a large c, and more tries.
 

@@ -126,31 +126,6 @@ def pack_chunks(
     return replace(manifest, signature=signature.hex()), chunks
 
 
-def pack(
-    body: Body,
-    stage: str,
-    round: int,
-    identity: Identity,
-    roster: Roster,
-    layout: Layout,
-    rows: Rows | None = None,
-) -> tuple[Manifest, bytes]:
-    """A signed manifest and the body's bytes."""
-    manifest, chunks = pack_chunks(body, stage, round, identity, roster, layout, rows)
-    return manifest, b"".join(piece for chunk in chunks for piece in chunk)
-
-
-def unpack(manifest: Manifest, data: bytes, layout: Layout, rows: Rows | None = None) -> Body:
-    """The body, if it is what the manifest and the layout say; else `Refused`."""
-    forms = forms_of(layout, rows)
-    forms.check(manifest.kind, manifest.size, manifest.layout)
-    if len(data) != manifest.size:
-        raise Refused("size", f"{len(data)} bytes instead of {manifest.size}")
-    if digest_of(cut([data])) != manifest.sha256:
-        raise Refused("digest", "the body is not what was signed")
-    return forms.decode(manifest.kind, memoryview(bytearray(data)))
-
-
 def _canonical(tree: dict[str, Any]) -> bytes:
     return json.dumps(tree, separators=(",", ":")).encode()
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from basil.protocol.rules.contract import Candidates, Choice, Deliberation, Rule
 from basil.protocol.rules.freshest import freshest
 from basil.protocol.rules.lowest import lowest_loss, newest
-from basil.protocol.rules.standing import standing
 from basil.protocol.rules.trust import trust
 from basil.table import Table
 
@@ -17,7 +16,6 @@ RULES: Table[Callable[..., Deliberation]] = Table(
         "lowest-loss": lowest_loss,
         "newest": newest,
         "freshest": freshest,
-        "standing": standing,
         "trust": trust,
     },
 )
