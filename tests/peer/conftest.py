@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from basil.peer import authority
+from basil.peer.members import authority
 from basil.recipe import parse, to_toml
 
 from nursery import Nursery, Ring

@@ -138,10 +138,11 @@ def _serve() -> None:
 
     import torch
 
-    import basil.peer.up as up
+    import basil.peer.run.local_ring as up
     from basil import data
     from basil.cli import main
-    from basil.peer import identity, status
+    from basil.peer.members import identity
+    from basil.peer.run import status
 
     torch.set_num_threads(1)
     data.load("digits", 0)

@@ -17,15 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from basil.learning.layout import Layout, layout_of
-from basil.peer import authority, rpc
-from basil.peer.bodies import Refused, Rows, forms_of
-from basil.peer.chunks import cut, digest_of
-from basil.peer.identity import Identity, load_identity
 from basil.peer.limits import Limits
-from basil.peer.reception import Message
-from basil.peer.roster import Roster, load_roster
-from basil.peer.transport import Transport
-from basil.peer.wire import Manifest, pack_chunks
+from basil.peer.link import rpc
+from basil.peer.link.reception import Message
+from basil.peer.link.transport import Transport
+from basil.peer.members import authority
+from basil.peer.members.identity import Identity, load_identity
+from basil.peer.members.roster import Roster, load_roster
+from basil.peer.messages.bodies import Refused, Rows, forms_of
+from basil.peer.messages.chunks import cut, digest_of
+from basil.peer.messages.manifest import Manifest, pack_chunks
 from basil.protocol.requests import Body
 
 QUICK = Limits(grace=2.0, stall=1.0, give_up=20.0, keepalive=1.0, keepalive_answer=1.0, waiting=100)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from basil.errors import UserError
-from basil.peer.engine import Behind, Engine
-from basil.peer.inbox import Inbox
-from basil.peer.liveness import Clock
+from basil.peer.run.engine import Behind, Engine
+from basil.peer.run.inbox import Inbox
+from basil.peer.run.liveness import Clock
 from basil.protocol.basil import basil
 from basil.protocol.requests import Absent, Checkpoint, Missing, Receive, Record, Send
 from basil.record import checkpoint

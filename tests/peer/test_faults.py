@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from basil.experiment import Experiment
-from basil.peer import authority
-from basil.peer.roster import ROSTER, load_roster
+from basil.peer.members import authority
+from basil.peer.members.roster import ROSTER, load_roster
 from basil.recipe import parse
 
 from bad_link import BadLink

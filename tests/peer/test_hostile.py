@@ -9,9 +9,10 @@ import grpc
 import pytest
 import torch
 
-from basil.peer import certificates, rpc
-from basil.peer.bodies import forms_of
-from basil.peer.chunks import cut, digest_of
+from basil.peer.link import rpc
+from basil.peer.members import certificates
+from basil.peer.messages.bodies import forms_of
+from basil.peer.messages.chunks import cut, digest_of
 from basil.protocol.requests import Absent, Rejoin
 
 from peer_helpers import (
@@ -186,7 +187,7 @@ def test_a_member_that_begins_too_many_transfers_is_not_even_read(ring: Path) ->
 
 
 def test_answers_and_questions_of_others_are_not_taken_for_ones_own(ring: Path) -> None:
-    from basil.peer import questions
+    from basil.peer.link import questions
 
     with Peer(ring, 0) as a, Peer(ring, 1) as b, Rogue(ring, 2) as rogue:
         b.transport.answers["who"] = lambda sender, payload: b"%d" % sender

@@ -11,10 +11,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from basil.peer import rpc
-from basil.peer.evidence import Proof, decode_proof
-from basil.peer.roster import load_roster
-from basil.peer.wire import signed_by_sender
+from basil.peer.link import rpc
+from basil.peer.members.roster import load_roster
+from basil.peer.messages.evidence import Proof, decode_proof
+from basil.peer.messages.manifest import signed_by_sender
 
 from peer_helpers import (
     STAGE,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from basil.peer.roster import Roster, load_roster
+from basil.peer.members.roster import Roster, load_roster
 from basil.protocol.requests import Absent
 
 from bad_link import BadLink
@@ -187,7 +187,7 @@ def test_a_node_whose_disk_is_full_sends_nothing_that_it_could_sign_twice(
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr("basil.peer.marks.os.fdatasync", full)
+            patch.setattr("basil.peer.link.journal.os.fdatasync", full)
             with pytest.raises(OSError, match="No space left"):
                 a.transport.send((1,), STAGE, 1, model(1))
         assert a.transport.send((1,), STAGE, 1, model(2))

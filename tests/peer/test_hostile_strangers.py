@@ -8,10 +8,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from basil.peer import authority, certificates, rpc
-from basil.peer.identity import load_identity
 from basil.peer.limits import Limits
-from basil.peer.roster import load_roster
+from basil.peer.link import rpc
+from basil.peer.members import authority, certificates
+from basil.peer.members.identity import load_identity
+from basil.peer.members.roster import load_roster
 
 from peer_helpers import (
     STAGE,

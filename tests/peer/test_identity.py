@@ -11,9 +11,9 @@ import pytest
 
 from basil.cli import main
 from basil.errors import UserError
-from basil.peer import authority, certificates
-from basil.peer.identity import load_identity, parse_name
-from basil.peer.roster import load_roster
+from basil.peer.members import authority, certificates
+from basil.peer.members.identity import load_identity, parse_name
+from basil.peer.members.roster import load_roster
 from basil.recipe import load as load_recipe
 
 from peer_helpers import make_ring

@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basil.errors import UserError
-from basil.peer import agreement
-from basil.peer.agreement import (
+from basil.peer.run import agreement
+from basil.peer.run.agreement import (
     DONE,
     JOINING,
     TRAINING,
     Agreement,
+    Handshake,
     Hello,
-    Meeting,
     decode,
     where_to_rejoin,
 )
-from basil.peer.inbox import Inbox, Stopped
-from basil.peer.liveness import Clock, Patience, longest_honest
-from basil.peer.twin import in_ring_order
+from basil.peer.run.inbox import Inbox, Stopped
+from basil.peer.run.liveness import Clock, Patience, longest_honest
+from basil.peer.run.lockstep import in_ring_order
 from basil.protocol.calendar import Calendar
 from basil.protocol.requests import Arrival, Missing
 from basil.topology import Ring
@@ -200,8 +200,8 @@ def hello(digest: str = "a", phase: str = JOINING, round: int = 0, turn: float =
     return Hello(digest, phase, round, turn).encode()
 
 
-def meeting(liars: int, nodes: int = 5) -> Meeting:
-    return Meeting(0, range(nodes), liars, lambda: Hello("a", JOINING, 0, 0.1))
+def meeting(liars: int, nodes: int = 5) -> Handshake:
+    return Handshake(0, range(nodes), liars, lambda: Hello("a", JOINING, 0, 0.1))
 
 
 def test_all_who_say_the_same_agree() -> None:

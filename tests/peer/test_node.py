@@ -18,11 +18,12 @@ from basil.cli import main
 from basil.data import load
 from basil.data.rows import to_rows
 from basil.experiment import Experiment, Part
-from basil.peer import authority, node
-from basil.peer.node import Peer
-from basil.peer.options import Options
-from basil.peer.roster import load_roster
-from basil.peer.sharing import Sharing
+from basil.peer.members import authority
+from basil.peer.members.roster import load_roster
+from basil.peer.run import peer as node
+from basil.peer.run.data_sharing import Sharing
+from basil.peer.run.peer import Peer
+from basil.peer.run.start import Options
 from basil.protocol.acds import Outcome
 from basil.protocol.basket import Basket
 from basil.recipe import parse, to_toml

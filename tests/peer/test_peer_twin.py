@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from basil.experiment import Experiment
-from basil.peer.merge import merge
+from basil.peer.run.merge import merge
 from basil.recipe import parse
 
 from nursery import Ring

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from basil.errors import UserError
-from basil.peer import authority
-from basil.peer.identity import load_identity
-from basil.peer.roster import load_roster, save_roster
+from basil.peer.members import authority
+from basil.peer.members.identity import load_identity
+from basil.peer.members.roster import load_roster, save_roster
 
 from peer_helpers import STAGE, Peer, make_ring, model, until
 

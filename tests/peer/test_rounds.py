@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from basil.peer.bodies import forms_of
-from basil.peer.certificates import name_of, pem_of
-from basil.peer.evidence import Evidence
-from basil.peer.guard import Guard
 from basil.peer.limits import Limits
-from basil.peer.marks import Marks
-from basil.peer.reception import Message, Reception
-from basil.peer.tally import Tallies
+from basil.peer.link.counters import Tallies
+from basil.peer.link.guard import Guard
+from basil.peer.link.journal import Journal
+from basil.peer.link.reception import Message, Reception
+from basil.peer.members.certificates import name_of, pem_of
+from basil.peer.messages.bodies import forms_of
+from basil.peer.messages.evidence import Evidence
 
 from peer_helpers import QUICK, Rogue, frames_of, layout_for, make_ring, model
 
@@ -53,7 +53,7 @@ class Node:
             lambda: rogue.roster,
             forms_of(layout_for(VALUES)),
             limits,
-            Marks(folder / "marks.jsonl"),
+            Journal(folder / "marks.jsonl"),
             Evidence(folder / "evidence.jsonl", rogue.roster, lambda proof: None),
             Tallies(),
             Guard(60.0),

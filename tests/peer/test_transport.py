@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from basil.errors import UserError
-from basil.peer.bodies import Rows
-from basil.peer.reception import Message
-from basil.peer.wire import decode
+from basil.peer.link.reception import Message
+from basil.peer.messages.bodies import Rows
+from basil.peer.messages.manifest import decode
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Rejoin
 
@@ -188,7 +188,7 @@ def test_half_a_line_at_the_end_of_the_marks_is_a_message_that_was_not_taken(rin
 def test_the_journal_of_marks_does_not_grow_without_end(
     ring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("basil.peer.marks.LONGEST", 3000)
+    monkeypatch.setattr("basil.peer.link.journal.LONGEST", 3000)
     with Rogue(ring, 0) as sender, Peer(ring, 1) as b:
         for k in range(1, 30):
             assert sender.deliver(1, frames_of(*sender.packed(k, model(k)))) == "taken"

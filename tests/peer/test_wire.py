@@ -15,9 +15,9 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 
 from basil.learning.layout import layout_of
-from basil.peer.bodies import Refused, Rows, forms_of
-from basil.peer.chunks import cut, digest_of
-from basil.peer.wire import Manifest, decode, signed_by_sender
+from basil.peer.messages.bodies import Refused, Rows, forms_of
+from basil.peer.messages.chunks import cut, digest_of
+from basil.peer.messages.manifest import Manifest, decode, signed_by_sender
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Rejoin
 

@@ -90,9 +90,9 @@ def node(args: argparse.Namespace) -> int:
 
     from basil.attack import ATTACKS
     from basil.errors import UserError
-    from basil.peer.logs import set_up
-    from basil.peer.node import Peer
-    from basil.peer.options import Options
+    from basil.peer.run.logs import set_up
+    from basil.peer.run.peer import Peer
+    from basil.peer.run.start import Options
     from basil.recipe import NO_ATTACK
 
     torch.set_num_threads(args.threads or os.cpu_count() or 1)
@@ -134,8 +134,8 @@ def up(args: argparse.Namespace) -> int:
     needs_peers()
     from basil.cli import main
     from basil.errors import UserError
-    from basil.peer.merge import merge
-    from basil.peer.up import Family, check_new, drill, warm_up
+    from basil.peer.run.local_ring import LocalRing, check_new, drill, warm_up
+    from basil.peer.run.merge import merge
     from basil.report.table import as_text, results_table
 
     ring = Path(args.dir)
@@ -144,7 +144,7 @@ def up(args: argparse.Namespace) -> int:
     liars = drill(recipe)
     shared = [f"--device={args.device}", f"--threads={args.threads}", *(["--twin"] * args.twin)]
     shared += [f"--{name}={getattr(args, name)}" for name in ("patience", "window", "linger")]
-    family = Family(ring, main)
+    family = LocalRing(ring, main)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops it as Ctrl-C does
     try:
         family.start(lambda node: [*shared, *(["--attack", recipe.attack.name] * (node in liars))])
@@ -169,8 +169,8 @@ def _watch(family: Any) -> None:
     """Until all have ended; on a terminal with a live table."""
     import time
 
-    from basil.peer.status import HEADER, rows
-    from basil.peer.up import LOOK
+    from basil.peer.run.local_ring import LOOK
+    from basil.peer.run.status import HEADER, rows
 
     def table() -> Any:
         from rich.table import Table
@@ -199,7 +199,7 @@ def status(args: argparse.Namespace) -> int:
     import json
     from dataclasses import asdict
 
-    from basil.peer.status import HEADER, node_folders, read, rows
+    from basil.peer.run.status import HEADER, node_folders, read, rows
     from basil.report.table import as_text
 
     folders = node_folders(Path(args.dir))

@@ -121,7 +121,7 @@ def sign(args: argparse.Namespace) -> int:
 def _authority() -> Any:
     """Imported late: --help should not wait for it, and not everybody has installed it."""
     try:
-        from basil.peer import authority
+        from basil.peer.members import authority
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is missing: pip install 'basil-fl[peers]'") from error
     return authority

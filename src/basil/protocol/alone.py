@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from basil.protocol.gossip import Heard, Step, gossip
+from basil.protocol.graph_round import Heard, Step, gossip
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.protocol.aggregate import mean_within
-from basil.protocol.gossip import Heard, Step, gossip, share
+from basil.protocol.graph_round import Heard, Step, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

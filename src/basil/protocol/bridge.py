@@ -1,7 +1,7 @@
 """BRIDGE (Fang, Yang and Bajwa, 2022): robust statistics, coordinate by coordinate."""
 
 from basil.protocol.aggregate import median, trimmed_mean
-from basil.protocol.gossip import Heard, Step, among, gossip, liars_borne
+from basil.protocol.graph_round import Heard, Step, among, gossip, liars_borne
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

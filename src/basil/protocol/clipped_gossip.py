@@ -4,7 +4,7 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.protocol.aggregate import benign_radius, clipped, distances
-from basil.protocol.gossip import Heard, Step, gossip, liars_borne, share
+from basil.protocol.graph_round import Heard, Step, gossip, liars_borne, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

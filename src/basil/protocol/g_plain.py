@@ -1,7 +1,7 @@
 """G-plain (§VI-A): the graph without a defence."""
 
 from basil.protocol.aggregate import weighted_mean
-from basil.protocol.gossip import Heard, Step, gossip
+from basil.protocol.graph_round import Heard, Step, gossip
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

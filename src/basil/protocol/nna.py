@@ -1,7 +1,7 @@
 """MoNNA (Farhadkhani et al., 2023): nearest-neighbour averaging with local momentum."""
 
 from basil.protocol.aggregate import nearest_mean
-from basil.protocol.gossip import Heard, Step, among, gossip, liars_borne, share
+from basil.protocol.graph_round import Heard, Step, among, gossip, liars_borne, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from basil.protocol.aggregate import distances, mean_of_better
-from basil.protocol.gossip import Heard, Step, gossip, share
+from basil.protocol.graph_round import Heard, Step, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Combine, Protocol, ScoreAll
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from basil.errors import UserError
-from basil.peer.status import Status
+from basil.peer.run.status import Status
 
 COUNTS = ("sent", "received", "bytes_sent", "bytes_received", "retries", "dropped")
 Counts = dict[int, dict[str, Any]]

@@ -19,25 +19,25 @@ from torch import Tensor
 from basil.engine.process import Work
 from basil.errors import UserError
 from basil.experiment import Experiment, Machine, Own
-from basil.peer import agreement as phases
-from basil.peer import metrics
-from basil.peer.agreement import HELLO, Agreement, Hello, Meeting, where_to_rejoin
-from basil.peer.bodies import ABSENT, BASKET, MODEL, REJOIN
-from basil.peer.engine import Behind, Engine
-from basil.peer.identity import load_identity
-from basil.peer.inbox import Inbox, Stopped
 from basil.peer.limits import Limits
-from basil.peer.liveness import Clock, Patience
-from basil.peer.logs import say
-from basil.peer.measure import seconds_of_a_turn
-from basil.peer.notebook import RUN, Notebook
-from basil.peer.options import Options, part_of
-from basil.peer.reception import Message
-from basil.peer.roster import load_roster
-from basil.peer.sharing import Sharing
-from basil.peer.status import Status
-from basil.peer.transport import Transport
-from basil.peer.twin import in_ring_order
+from basil.peer.link.reception import Message
+from basil.peer.link.transport import Transport
+from basil.peer.members.identity import load_identity
+from basil.peer.members.roster import load_roster
+from basil.peer.messages.bodies import ABSENT, BASKET, MODEL, REJOIN
+from basil.peer.run import agreement as phases
+from basil.peer.run import metrics
+from basil.peer.run.agreement import HELLO, Agreement, Handshake, Hello, where_to_rejoin
+from basil.peer.run.data_sharing import Sharing
+from basil.peer.run.engine import Behind, Engine
+from basil.peer.run.inbox import Inbox, Stopped
+from basil.peer.run.liveness import Clock, Patience
+from basil.peer.run.lockstep import in_ring_order
+from basil.peer.run.logs import say
+from basil.peer.run.measure import seconds_of_a_turn
+from basil.peer.run.recording import RUN, PeerRecorder
+from basil.peer.run.start import Options, part_of
+from basil.peer.run.status import Status
 from basil.protocol.requests import Send
 from basil.recipe import NO_ATTACK, parse
 from basil.record.run_folder import CHECKPOINT, SUMMARY
@@ -88,8 +88,8 @@ class Peer:
         )
         self._senders = self.part.senders(self.node)
         self.transport.expected = self._expected
-        self.meeting = Meeting(self.node, roster.ids, self.liars, self._hello)
-        self.transport.answers[HELLO] = self.meeting.answer
+        self.handshake = Handshake(self.node, roster.ids, self.liars, self._hello)
+        self.transport.answers[HELLO] = self.handshake.answer
         self.engine: Engine | None = None
 
     def _experiment(self) -> Experiment:
@@ -179,20 +179,20 @@ class Peer:
             if end_metrics is not None:
                 end_metrics()
 
-    def _run(self, prepared: Notebook | None) -> dict[str, Any]:
+    def _run(self, prepared: PeerRecorder | None) -> dict[str, Any]:
         self._enter(phases.JOINING)
         agreed = self._agree()
-        notebook = prepared or self._share_first(agreed)
+        recorder = prepared or self._share_first(agreed)
         try:
-            self._train(notebook, agreed)
+            self._train(recorder, agreed)
             self._enter(phases.DONE)
-            summary = notebook.finish({} if self.sharing is None else {"sharing": self._facts})
-            notebook.write_status()
+            summary = recorder.finish({} if self.sharing is None else {"sharing": self._facts})
+            recorder.write_status()
         finally:
-            notebook.close()
+            recorder.close()
         say("finished", accuracy=summary["accuracy"]["worst"], rounds=summary["rounds"])
         self._linger()
-        (notebook.run / CHECKPOINT).unlink(missing_ok=True)
+        (recorder.run / CHECKPOINT).unlink(missing_ok=True)
         return summary
 
     def _linger(self) -> None:
@@ -202,31 +202,31 @@ class Peer:
         """
         over = lambda hello: hello.phase == phases.DONE  # noqa: E731
         try:
-            self._wait_for(self.meeting.others, over, self.options.linger)
+            self._wait_for(self.handshake.others, over, self.options.linger)
         except RuntimeError as error:  # on a crowded machine no thread can be started
             say("does not stay", reason=str(error))
 
     def _agree(self) -> Agreement:
-        found = self.meeting.agree(self.transport, self.options.window, self._stop.is_set)
+        found = self.handshake.agree(self.transport, self.options.window, self._stop.is_set)
         if self._stop.is_set():
             raise Stopped
         say("agreed", missing=sorted(found.missing), differing=sorted(found.differing))
         return found
 
-    def _share_first(self, agreed: Agreement) -> Notebook:
+    def _share_first(self, agreed: Agreement) -> PeerRecorder:
         """Before the training, which all then begin at about the same time."""
         assert self.sharing is not None
         self.sharing.begin()
         if not agreed.turning(self.liars):  # otherwise this node came too late for it
             self._share(self.sharing)
-        notebook = self._prepare()
+        recorder = self._prepare()
         self._phase = phases.TRAINING
         begun = (phases.TRAINING, phases.DONE)
         self._wait_for(agreed.hellos, lambda hello: hello.phase in begun, TOGETHER)
-        return notebook
+        return recorder
 
     def _wait_for(self, who: Iterable[int], ready: Callable[[Hello], bool], window: float) -> None:
-        self.meeting.wait_for(self.transport, who, ready, window, self._stop.is_set)
+        self.handshake.wait_for(self.transport, who, ready, window, self._stop.is_set)
 
     def _share(self, sharing: Sharing) -> None:
         self._enter(phases.SHARING)
@@ -238,7 +238,7 @@ class Peer:
         self._shared = engine.done
         say("shared", received=len(outcome.received), incidents=len(outcome.incidents))
 
-    def _prepare(self) -> Notebook:
+    def _prepare(self) -> PeerRecorder:
         """The engine and the run folder, as the last checkpoint left them."""
         if self.sharing is not None:
             self._facts = self.sharing.take_in()
@@ -254,21 +254,23 @@ class Peer:
         )
         engine.stopped = self._stop.is_set
         engine.done.add(self._shared)
-        notebook = Notebook(self.options.folder, self.experiment, engine, self.status, self._look)
+        recorder = PeerRecorder(
+            self.options.folder, self.experiment, engine, self.status, self._look
+        )
         known = {
             "ring": self.transport.roster.run,
             "node": self.node,
             "attack": self.options.attack,
         }
-        saved = notebook.open(known)
+        saved = recorder.open(known)
         if saved is not None:
             engine.restore(saved)
             self.clock.restart(engine.since)
         self.inbox.restore(engine.mark)
-        engine.observer = notebook
+        engine.observer = recorder
         self.engine = engine
         self.status.round = engine.round - 1
-        return notebook
+        return recorder
 
     def _watched(self) -> dict[int, Tensor]:
         """Whose last models an omniscient attack is shown: here, those that this node receives."""
@@ -277,8 +279,8 @@ class Peer:
             return {}
         return dict.fromkeys(self.part.benign, self.experiment.compute.initial)
 
-    def _train(self, notebook: Notebook, agreed: Agreement) -> None:
-        engine, recipe = notebook.engine, self.recipe
+    def _train(self, recorder: PeerRecorder, agreed: Agreement) -> None:
+        engine, recipe = recorder.engine, self.recipe
         if self.part.graph is None and self.options.twin:
             ring, reach = self.part.ring_of(self.node), len(self.part.weights(self.node))
             calendar = self.experiment.calendar
@@ -296,14 +298,14 @@ class Peer:
         engine.post_again()
         state, engine.state = engine.state, None
         while rejoins is None or rejoins <= recipe.scheme.rounds:
-            notebook.first = engine.round if rejoins is None else rejoins
+            recorder.first = engine.round if rejoins is None else rejoins
             protocol = self.experiment.start(self.node, self.clock.now(), state, rejoins)
             del state  # the protocol has taken what it needs
             try:
                 engine.run(protocol)
                 break
             except Behind as behind:
-                rejoins, state = behind.round + 1, notebook.state()
+                rejoins, state = behind.round + 1, recorder.state()
                 say("left behind", round=engine.round, rejoins=rejoins)
 
     def _post(self, stage: str, send: Send) -> None:

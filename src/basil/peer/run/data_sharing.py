@@ -22,7 +22,7 @@ from basil.attack.sharing import FAULTS, meddler
 from basil.data.rows import from_rows, possible, to_rows
 from basil.experiment import Part
 from basil.experiment.sharing import timetable
-from basil.peer.bodies import Rows
+from basil.peer.messages.bodies import Rows
 from basil.protocol.acds import Outcome, Sharer, acds
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Request

@@ -21,17 +21,17 @@ from weakref import WeakSet
 import grpc
 import numpy as np
 
-from basil.peer.bodies import ABSENT, REJOIN, Forms, Refused
-from basil.peer.chunks import Digest
-from basil.peer.evidence import Evidence, Proof
-from basil.peer.guard import Guard, Rate, Watched
-from basil.peer.identity import parse_name
 from basil.peer.limits import CHUNK, Limits
-from basil.peer.marks import Key, Marks
-from basil.peer.roster import Roster
-from basil.peer.rpc import status_of
-from basil.peer.tally import Tallies
-from basil.peer.wire import Manifest, decode, signed_by_sender
+from basil.peer.link.counters import Tallies
+from basil.peer.link.guard import Guard, Rate, Watched
+from basil.peer.link.journal import Journal, Key
+from basil.peer.link.rpc import status_of
+from basil.peer.members.identity import parse_name
+from basil.peer.members.roster import Roster
+from basil.peer.messages.bodies import ABSENT, REJOIN, Forms, Refused
+from basil.peer.messages.chunks import Digest
+from basil.peer.messages.evidence import Evidence, Proof
+from basil.peer.messages.manifest import Manifest, decode, signed_by_sender
 from basil.protocol.requests import Body
 
 TAKEN, KNOWN = b"taken", b"known"  # the two acknowledgements
@@ -57,7 +57,7 @@ class Reception:
         roster: Callable[[], Roster],
         forms: Forms,
         limits: Limits,
-        marks: Marks,
+        journal: Journal,
         evidence: Evidence,
         tallies: Tallies,
         guard: Guard,
@@ -66,7 +66,7 @@ class Reception:
         self.expected: Callable[[int, str, str], bool] = lambda sender, stage, kind: True
         self.recent: deque[Manifest] = deque(maxlen=256)  # to be compared with what others heard
         self._roster, self._forms, self._limits = roster, forms, limits
-        self._marks, self._evidence, self._tallies = marks, evidence, tallies
+        self._journal, self._evidence, self._tallies = journal, evidence, tallies
         self._guard, self._deliver = guard, deliver
         self._active: set[int] = set()
         self._lock = Lock()
@@ -157,14 +157,14 @@ class Reception:
         waiting = self._waiting.setdefault((sender, manifest.kind), WeakSet())
         if len(waiting) >= self._limits.waiting:
             raise Refused("waiting", "the node has not taken the last ones yet")
-        stages = self._marks.stages(sender)
+        stages = self._journal.stages(sender)
         if key[0] not in stages and len(stages) >= self._limits.stages:
             raise Refused("stage", "too many stages")
         return True
 
     def _is_new(self, manifest: Manifest) -> bool:
         """Rounds rise.  The last one again is a duplicate; with another content it is a lie."""
-        last = self._marks.last.get(manifest.key)
+        last = self._journal.last.get(manifest.key)
         if last is None or manifest.round > last.round:
             return True
         same = self._heard(manifest)
@@ -179,7 +179,7 @@ class Reception:
 
     def _heard(self, manifest: Manifest) -> Manifest | None:
         """What this node was told for the same place in the protocol."""
-        last = self._marks.last.get(manifest.key)
+        last = self._journal.last.get(manifest.key)
         if last is not None and last.round == manifest.round:
             return last
         seen = self._seen.get(manifest.key)
@@ -227,8 +227,8 @@ class Reception:
         self._handed_on[manifest.key] = manifest.round
 
     def _mark(self, manifest: Manifest) -> None:
-        if self._marks.last.get(manifest.key) != manifest:
-            self._marks.put(manifest)
+        if self._journal.last.get(manifest.key) != manifest:
+            self._journal.put(manifest)
         seen = self._seen.setdefault(manifest.key, OrderedDict())
         seen[manifest.round] = manifest
         if len(seen) > self._limits.compared:

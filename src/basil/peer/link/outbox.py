@@ -13,12 +13,12 @@ from typing import Any
 
 import grpc
 
-from basil.peer.chunks import Chunk
-from basil.peer.guard import Guard, Watched
 from basil.peer.limits import Limits
-from basil.peer.rpc import AGAIN, DELIVER
-from basil.peer.tally import Tallies
-from basil.peer.wire import Manifest
+from basil.peer.link.counters import Tallies
+from basil.peer.link.guard import Guard, Watched
+from basil.peer.link.rpc import AGAIN, DELIVER
+from basil.peer.messages.chunks import Chunk
+from basil.peer.messages.manifest import Manifest
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from basil.attack import options_of as attack_options
 from basil.data.own import load_own
 from basil.experiment import Part
 from basil.experiment.options import options_of
-from basil.peer.liveness import FLOOR
+from basil.peer.run.liveness import FLOOR
 from basil.recipe import NO_ATTACK, Recipe
 from basil.recipe.schema import AttackPart
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from threading import Lock
 
 from basil.errors import UserError
-from basil.peer.bodies import Refused
-from basil.peer.files import write
-from basil.peer.roster import Roster
-from basil.peer.wire import Manifest, decode, signed_by_sender
+from basil.peer.members.files import write
+from basil.peer.members.roster import Roster
+from basil.peer.messages.bodies import Refused
+from basil.peer.messages.manifest import Manifest, decode, signed_by_sender
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 
 from basil.errors import UserError
-from basil.peer.bodies import Refused
-from basil.peer.evidence import Evidence, Proof, decode_proof
-from basil.peer.identity import Identity
-from basil.peer.reception import Reception
-from basil.peer.roster import Roster, load_roster, parse
-from basil.peer.wire import decode
+from basil.peer.link.reception import Reception
+from basil.peer.members.identity import Identity
+from basil.peer.members.roster import Roster, load_roster, parse
+from basil.peer.messages.bodies import Refused
+from basil.peer.messages.evidence import Evidence, Proof, decode_proof
+from basil.peer.messages.manifest import decode
 
 EVIDENCE, SEEN, ROSTER = "evidence", "seen", "roster"
 BEAT = 0.2  # seconds between looks at what is to be told

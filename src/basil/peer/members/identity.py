@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from basil.errors import UserError
-from basil.peer.certificates import fingerprint
-from basil.peer.files import read, read_private
+from basil.peer.members.certificates import fingerprint
+from basil.peer.members.files import read, read_private
 
 TLS_KEY, SIGNING_KEY, CERTIFICATE, AUTHORITY = "tls.key", "signing.key", "tls.crt", "ca.crt"
 

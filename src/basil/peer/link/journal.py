@@ -11,9 +11,9 @@ from pathlib import Path
 from threading import Lock
 
 from basil.errors import UserError
-from basil.peer.bodies import Refused
-from basil.peer.files import write
-from basil.peer.wire import Manifest, decode
+from basil.peer.members.files import write
+from basil.peer.messages.bodies import Refused
+from basil.peer.messages.manifest import Manifest, decode
 from basil.record.disk import sync
 
 LONGEST = 4 << 20  # bytes of the journal, from which on it is written anew
@@ -21,7 +21,7 @@ LONGEST = 4 << 20  # bytes of the journal, from which on it is written anew
 Key = tuple[str, int, str]
 
 
-class Marks:
+class Journal:
     """The newest manifest for each (stage, sender, kind)."""
 
     def __init__(self, path: Path) -> None:

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from basil.errors import UserError
-from basil.peer.files import read, write
-from basil.peer.identity import AUTHORITY, Identity, read_certificate
+from basil.peer.members.files import read, write
+from basil.peer.members.identity import AUTHORITY, Identity, read_certificate
 
 ROSTER = "roster.toml"
 SIGNED = b"# signature "  # begins the last line of the file

@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from basil.learning.layout import Layout
-from basil.peer.bodies import KINDS, Refused, Rows, forms_of
-from basil.peer.chunks import Chunk, cut, digest_of
-from basil.peer.identity import Identity
 from basil.peer.limits import MANIFEST
-from basil.peer.roster import Roster
+from basil.peer.members.identity import Identity
+from basil.peer.members.roster import Roster
+from basil.peer.messages.bodies import KINDS, Refused, Rows, forms_of
+from basil.peer.messages.chunks import Chunk, cut, digest_of
 from basil.protocol.requests import Body
 
 VERSION = 1

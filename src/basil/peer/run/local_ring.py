@@ -13,15 +13,15 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import basil.peer.node  # noqa: F401  (so that no fork has to import it)
+import basil.peer.run.peer  # noqa: F401  (so that no fork has to import it)
 from basil import data
 from basil.errors import UserError
 from basil.experiment.cast import choose_byzantine
 from basil.experiment.options import options_of
-from basil.peer import status
-from basil.peer.notebook import RUN
-from basil.peer.roster import load_roster
-from basil.peer.status import Status, node_folders
+from basil.peer.members.roster import load_roster
+from basil.peer.run import status
+from basil.peer.run.recording import RUN
+from basil.peer.run.status import Status, node_folders
 from basil.recipe import Recipe, parse
 from basil.record.run_folder import SUMMARY
 from basil.topology import Ring, agree_on_order
@@ -61,7 +61,7 @@ def fork(
         os._exit(code)
 
 
-class Family:
+class LocalRing:
     """The nodes of a ring, each a process."""
 
     def __init__(self, ring: Path, command: Command) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from basil.errors import UserError
-from basil.peer.liveness import Clock
+from basil.peer.run.liveness import Clock
 from basil.protocol.requests import Arrival, Body, Missing
 from basil.record import checkpoint
 

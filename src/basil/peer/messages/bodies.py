@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from basil.learning.layout import Layout
-from basil.peer.chunks import Buffer
 from basil.peer.limits import HEADER
+from basil.peer.messages.chunks import Buffer
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Body, Rejoin
 

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from basil.errors import UserError
-from basil.peer import certificates, roster
-from basil.peer.files import PRIVATE, read, read_private, write
-from basil.peer.identity import (
+from basil.peer.members import certificates, roster
+from basil.peer.members.files import PRIVATE, read, read_private, write
+from basil.peer.members.identity import (
     AUTHORITY,
     CERTIFICATE,
     SIGNING_KEY,
@@ -33,7 +33,7 @@ from basil.peer.identity import (
     raw_public_key,
     read_certificate,
 )
-from basil.peer.roster import Member, Roster, load_roster, save_roster
+from basil.peer.members.roster import Member, Roster, load_roster, save_roster
 from basil.recipe import load, parse, to_toml
 
 CA, CA_KEY, SIGNED, REQUEST = "ca", "ca.key", "signed", "request.json"

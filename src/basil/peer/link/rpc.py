@@ -12,9 +12,9 @@ from typing import Any
 import grpc
 
 from basil.errors import UserError
-from basil.peer.certificates import name_of, pem_of, pem_of_key
-from basil.peer.identity import Identity
 from basil.peer.limits import MESSAGE, Limits
+from basil.peer.members.certificates import name_of, pem_of, pem_of_key
+from basil.peer.members.identity import Identity
 
 SERVICE = "basil.Peer"
 DELIVER, ASK = f"/{SERVICE}/Deliver", f"/{SERVICE}/Ask"

@@ -10,9 +10,9 @@ import json
 import secrets
 from dataclasses import dataclass
 
-from basil.peer.bodies import Refused
-from basil.peer.identity import Identity
-from basil.peer.roster import Roster
+from basil.peer.members.identity import Identity
+from basil.peer.members.roster import Roster
+from basil.peer.messages.bodies import Refused
 
 CONTEXT = b"basil frame 1\n"
 LINE = 1024  # bytes of the first line, at most

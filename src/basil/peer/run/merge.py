@@ -15,8 +15,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from basil.errors import UserError
-from basil.peer.notebook import RUN
-from basil.peer.status import node_folders
+from basil.peer.run.recording import RUN
+from basil.peer.run.status import node_folders
 from basil.record.read import OWN, SELECTION_COLUMNS, Run, read_run
 from basil.record.recorder import WORK
 from basil.record.run_folder import (

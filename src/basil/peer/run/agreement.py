@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from basil.errors import UserError
-from basil.peer.liveness import longest_honest
+from basil.peer.run.liveness import longest_honest
 
 HELLO = "hello"
 AGAIN = 0.2  # seconds between two questions to a node that has not answered
@@ -83,7 +83,7 @@ class Agreement:
         return max(own, told)
 
 
-class Meeting:
+class Handshake:
     """One node's part in the agreement; it answers others from the beginning to the end."""
 
     def __init__(

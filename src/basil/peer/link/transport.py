@@ -18,21 +18,21 @@ from typing import Any
 import grpc
 
 from basil.learning.layout import Layout
-from basil.peer import questions, rpc
-from basil.peer.bodies import REJOIN, Refused, Rows, forms_of
-from basil.peer.evidence import Evidence
-from basil.peer.gossip import ROSTER, Gossip
-from basil.peer.guard import Guard, Rate
-from basil.peer.heap import few_arenas
-from basil.peer.identity import Identity
 from basil.peer.limits import Limits
-from basil.peer.marks import Marks
-from basil.peer.outbox import Outbox, Parcel
-from basil.peer.questions import Frame
-from basil.peer.reception import Message, Reception, caller, check_caller
-from basil.peer.roster import Roster, save_roster
-from basil.peer.tally import Tallies
-from basil.peer.wire import pack_chunks
+from basil.peer.link import questions, rpc
+from basil.peer.link.counters import Tallies
+from basil.peer.link.gossip import ROSTER, Gossip
+from basil.peer.link.guard import Guard, Rate
+from basil.peer.link.heap import few_arenas
+from basil.peer.link.journal import Journal
+from basil.peer.link.outbox import Outbox, Parcel
+from basil.peer.link.questions import Frame
+from basil.peer.link.reception import Message, Reception, caller, check_caller
+from basil.peer.members.identity import Identity
+from basil.peer.members.roster import Roster, save_roster
+from basil.peer.messages.bodies import REJOIN, Refused, Rows, forms_of
+from basil.peer.messages.evidence import Evidence
+from basil.peer.messages.manifest import pack_chunks
 from basil.protocol.requests import Body
 
 EVIDENCE_FILE = "evidence.jsonl"
@@ -50,7 +50,7 @@ class Transport:
         layout: Layout,
         limits: Limits,
         deliver: Callable[[Message], None],
-        marks: Path,
+        journal: Path,
         *,
         rows: Rows | None = None,
         listen: str | None = None,
@@ -67,16 +67,16 @@ class Transport:
         self.counters = Tallies(tuple(m.id for m in roster.members if m.id != identity.node))
         self.answers: dict[str, Answer] = {}
         self._equivocates = equivocates
-        self._marks = Marks(marks)
+        self._journal = Journal(journal)
         self._guard = Guard(limits.stall)
         self.evidence = Evidence(
-            marks.with_name(EVIDENCE_FILE), roster, lambda proof: self._gossip.tell(proof)
+            journal.with_name(EVIDENCE_FILE), roster, lambda proof: self._gossip.tell(proof)
         )
         self._reception = Reception(
             lambda: self.roster,
             forms_of(layout, rows),
             limits,
-            self._marks,
+            self._journal,
             self.evidence,
             self.counters,
             self._guard,
@@ -131,7 +131,7 @@ class Transport:
         if self._server is not None:
             self._server.stop(grace=0).wait()
         self._guard.stop()
-        self._marks.close()
+        self._journal.close()
 
     def flush(self, seconds: float) -> bool:
         """Wait until all is sent or given up; False if that takes longer."""
@@ -149,12 +149,12 @@ class Transport:
             body, stage, round, self.identity, self.roster, self.layout, self.rows
         )
         if manifest.kind != REJOIN and not self._equivocates:
-            before = self._marks.last.get(manifest.key)
+            before = self._journal.last.get(manifest.key)
             if before is not None and manifest.round <= before.round:
                 if manifest.round < before.round or before.contradicts(manifest):
                     return False
             else:
-                self._marks.put(manifest)
+                self._journal.put(manifest)
         packed = Parcel(manifest, chunks, time.monotonic() + self.limits.give_up)
         for node in to:
             outbox = self._outbox(node)

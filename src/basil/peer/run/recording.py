@@ -7,9 +7,9 @@ from typing import Any
 
 from basil.errors import UserError
 from basil.experiment import Experiment
-from basil.peer.engine import Engine
-from basil.peer.logs import say
-from basil.peer.status import Status
+from basil.peer.run.engine import Engine
+from basil.peer.run.logs import say
+from basil.peer.run.status import Status
 from basil.protocol.requests import Record
 from basil.recipe import to_toml
 from basil.record import checkpoint, run_folder
@@ -18,7 +18,7 @@ from basil.record.read import read_run
 RUN = "run"  # the run folder inside a node's folder
 
 
-class Notebook:
+class PeerRecorder:
     """Writes down one node's run; the engine's observer."""
 
     def __init__(

@@ -19,8 +19,8 @@ from torch import Tensor
 from basil.engine.process import Work
 from basil.engine.timing import size_of
 from basil.learning.compute import Compute
-from basil.peer.inbox import Inbox, Stopped
-from basil.peer.liveness import Patience, longest_honest
+from basil.peer.run.inbox import Inbox, Stopped
+from basil.peer.run.liveness import Patience, longest_honest
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,

@@ -1,0 +1,1 @@
+"""How messages get from one member to another: mutual TLS, and a bound on everything."""

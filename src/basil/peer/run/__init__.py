@@ -1,0 +1,1 @@
+"""One node's run: the protocol's requests answered by a network and a clock; what it leaves."""
