@@ -147,7 +147,7 @@ def test_batches_of_unequal_size(device: str) -> None:
 
 
 def test_trainings_side_by_side(device: str) -> None:
-    """More of them than there are tracks, again and again, so that memory is used again."""
+    """More of them than there are streams, again and again, so that memory is used again."""
     plain, fast, batches = both("cnn", device)
     models = [plain.initial + 0.001 * i for i in range(11)]
     for turn in range(6):

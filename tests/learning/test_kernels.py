@@ -52,12 +52,12 @@ def test_other_samples_need_no_other_program(counters: list[Any]) -> None:
         plain = Compute(MODELS["mlp"]((5,), 3), cross_entropy, pool)
         kernels = Kernels(plain.network, plain.layout, cross_entropy, pool, True, first)
         first = first or kernels
-        lane = kernels.lane(plain.initial)
-        kernels.step(lane, torch.arange(samples - 20, samples), torch.tensor(0.1))
-        found = kernels.losses(lane.vector, torch.arange(samples - 10, samples))
+        working = kernels.working_model(plain.initial)
+        kernels.step(working, torch.arange(samples - 20, samples), torch.tensor(0.1))
+        found = kernels.losses(working.vector, torch.arange(samples - 10, samples))
         outputs = torch.func.functional_call(
             plain.network,
-            plain.layout.views(lane.model.detach()),
+            plain.layout.views(working.model.detach()),
             (pool.take(slice(-10, None))[0],),
         )
         expected = cross_entropy(outputs, pool.y[-10:])

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from basil.learning.cuda.launch import Launch, Memory
+from basil.learning.cuda.launch import GraphMemory, Launch
 
 
 class Captured:
     """For arguments of fixed shapes; the function must be one that a CUDA graph can hold."""
 
     def __init__(
-        self, function: Callable[..., Any], args: Sequence[Tensor], memory: Memory
+        self, function: Callable[..., Any], args: Sequence[Tensor], memory: GraphMemory
     ) -> None:
         self._function = function
         self._inputs = [torch.empty_like(arg) for arg in args]

@@ -24,13 +24,13 @@ from torch import Tensor, nn
 
 from basil.learning.compute import Compute, Job, Tested
 from basil.learning.cuda.captured import Captured
-from basil.learning.cuda.examiner import Examiner
+from basil.learning.cuda.evaluator import Evaluator
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.late import LateSelection, PlacedLosses
-from basil.learning.cuda.launch import Launch, Memory, bits_of
-from basil.learning.cuda.panel import Panel
+from basil.learning.cuda.launch import GraphMemory, Launch, bits_of
+from basil.learning.cuda.parallel_scoring import ParallelScoring
 from basil.learning.cuda.places import Models, Places
-from basil.learning.cuda.track import Track
+from basil.learning.cuda.training_stream import TrainingStream
 from basil.learning.cuda.turn import Turn, Turns
 from basil.learning.models import Loss
 from basil.learning.pool import Batch, Pool
@@ -44,7 +44,7 @@ from basil.learning.promises import (
     tensor_of,
 )
 
-TRACKS = 8  # trainings at a time
+STREAMS = 8  # trainings at a time
 
 
 class GraphCompute(Compute):
@@ -78,7 +78,7 @@ class GraphCompute(Compute):
         self._kernels: Kernels = Kernels(
             self.network, self.layout, loss, pool, compiled, like, self.canonical
         )
-        self._lane = self._kernels.lane(self.initial)
+        self._working = self._kernels.working_model(self.initial)
         rows = models + 128
         self._models = Models(rows, self._kernels.padded, self.device)
         self._width = 0  # of a place for losses: the largest batch so far
@@ -86,13 +86,13 @@ class GraphCompute(Compute):
         self.picked = Places(partial(torch.zeros, dtype=torch.int64, device=self.device), 256)
         self._pending: list[PlacedLosses] = []  # of one model, not computed yet
         self._pending_model = self.initial
-        self._examiners: dict[tuple[Pool, int], Examiner] = {}
+        self._evaluators: dict[tuple[Pool, int], Evaluator] = {}
         self._launches: dict[object, Launch] = {}
-        self._memory = Memory()  # of all that happens one after the other
-        self._tracks: list[Track] = []
-        self._panels: dict[tuple[int, int], Panel] = {}
+        self._memory = GraphMemory()  # of all that happens one after the other
+        self._streams: list[TrainingStream] = []
+        self._parallel: dict[tuple[int, int], ParallelScoring] = {}
         self._captured: dict[object, Captured] = {}
-        self._turns = Turns(self._kernels, self._lane, self._models, self.losses, self.picked)
+        self._turns = Turns(self._kernels, self._working, self._models, self.losses, self.picked)
 
     def _loss_places(self, places: int) -> Tensor:
         return torch.zeros(places, self._width, device=self.device)
@@ -115,10 +115,10 @@ class GraphCompute(Compute):
     def score_all(self, models: Tensor, batch: Batch) -> Losses:
         """Side by side: a node of a graph compares a dozen neighbours' models at once."""
         shape = len(models), len(batch)
-        panel = self._panels.get(shape)
-        if panel is None:
-            panel = self._panels[shape] = Panel(self._kernels, *shape, self._memory)
-        return Losses(panel.score(models, batch))
+        scoring = self._parallel.get(shape)
+        if scoring is None:
+            scoring = self._parallel[shape] = ParallelScoring(self._kernels, *shape, self._memory)
+        return Losses(scoring.score(models, batch))
 
     def combine(self, work: Callable[..., Any], args: Sequence[Tensor]) -> Any:
         """In one launch: what takes forty operations would keep the host busy for a whole turn."""
@@ -187,26 +187,26 @@ class GraphCompute(Compute):
         return self._trained(out)
 
     def _trained(self, row: int) -> Tensor:
-        model = self._lane.model.clone()
+        model = self._working.model.clone()
         self._models.keep(model, row)
         return self._formed(model)
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
-        """Side by side on several tracks: one small training does not fill a GPU."""
+        """Side by side on several streams: one small training does not fill a GPU."""
         if len(jobs) == 1 or self.random or self.device.type != "cuda":
             return super().train_together(jobs)
         starts = [tensor_of(job.model) for job in jobs]
-        while len(self._tracks) < min(TRACKS, len(jobs)):
-            self._tracks.append(Track(self._kernels, self.initial))
-        models, tracks = list(starts), self._tracks[: len(jobs)]
-        for i, track in enumerate(tracks):
+        while len(self._streams) < min(STREAMS, len(jobs)):
+            self._streams.append(TrainingStream(self._kernels, self.initial))
+        models, streams = list(starts), self._streams[: len(jobs)]
+        for i, stream in enumerate(streams):
             # From here on all that this stream was asked for before is done: what has been freed
             # may be used again, and the models to start from are there.
-            with track.beside.begin():
-                for j in range(i, len(jobs), len(tracks)):
-                    models[j] = track.train(starts[j], jobs[j].batches, jobs[j].rate)
-        for track in tracks:
-            track.beside.wait()
+            with stream.side.begin():
+                for j in range(i, len(jobs), len(streams)):
+                    models[j] = stream.train(starts[j], jobs[j].batches, jobs[j].rate)
+        for stream in streams:
+            stream.side.wait()
         return [self._formed(model) for model in models]
 
     def flush(self) -> None:
@@ -272,13 +272,13 @@ class GraphCompute(Compute):
         return wait
 
     def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> Promise[Tested]:
-        examiner = self._examiners.get((pool, samples))
-        if examiner is None or examiner.room < len(models):
-            if examiner is not None and self.device.type == "cuda":
+        evaluator = self._evaluators.get((pool, samples))
+        if evaluator is None or evaluator.room < len(models):
+            if evaluator is not None and self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)  # it may still be at work
-            examiner = Examiner(self._kernels, pool, samples, len(models))
-            self._examiners[pool, samples] = examiner
-        sums = examiner.examine(models, self._read)
+            evaluator = Evaluator(self._kernels, pool, samples, len(models))
+            self._evaluators[pool, samples] = evaluator
+        sums = evaluator.evaluate(models, self._read)
 
         def keep() -> Tested:
             means = (sums() / samples).tolist()
@@ -327,7 +327,7 @@ class GraphCompute(Compute):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # none of them may still be running
         self._launches.clear()
-        self._memory = Memory()  # a pool goes with the last graph that was captured in it
+        self._memory = GraphMemory()  # a pool goes with the last graph that was captured in it
 
 
 def _identity(function: Callable[..., Any]) -> object:

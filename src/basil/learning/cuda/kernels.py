@@ -23,7 +23,7 @@ LINE = 512
 SHAPES = 4  # that a function is compiled for
 
 
-class Lane:
+class WorkingModel:
     """A vector that is trained in place, and the network's tensors inside it."""
 
     def __init__(self, vector: Tensor, layout: Layout) -> None:
@@ -82,10 +82,10 @@ class Kernels:
         )
         return mine == others
 
-    def lane(self, start: Tensor) -> Lane:
+    def working_model(self, start: Tensor) -> WorkingModel:
         vector = torch.zeros(1, self.padded, device=self.pool.device)
         vector[0, : self.layout.size] = start
-        return Lane(vector, self.layout)
+        return WorkingModel(vector, self.layout)
 
     def fused(self, work: Callable[..., Any]) -> Callable[..., Any]:
         """A function that will be called for arguments of other shapes than before.
@@ -128,29 +128,31 @@ class Kernels:
 
     # -- training ------------------------------------------------------------------------------
 
-    def settle(self, lane: Lane) -> None:
+    def settle(self, working: WorkingModel) -> None:
         """Bring what was trained to canonical form, in place."""
         if self._settled is not None:
             with torch.no_grad():
-                lane.model.copy_(self._settled(lane.model))
+                working.model.copy_(self._settled(working.model))
 
-    def step(self, lane: Lane, indices: Tensor, rate: Tensor) -> None:
+    def step(self, working: WorkingModel, indices: Tensor, rate: Tensor) -> None:
         """x ← x − rate · ∇ mean loss(x), in place."""
         self._mode(training=True)
         if self._gradient is not None:
             with torch.no_grad():
                 pool = self.pool
-                new = self._gradient(lane.vector, pool.tensors, pool.y, indices, rate)
-                lane.vector.copy_(new)
+                new = self._gradient(working.vector, pool.tensors, pool.y, indices, rate)
+                working.vector.copy_(new)
             return
         x, y = self.pool.take(indices)
-        loss = self.loss(functional_call(self.network, lane.state, (x,)), y).mean()
-        gradients = torch.autograd.grad(loss, lane.parameters, allow_unused=True)
-        pairs = [(p, g) for p, g in zip(lane.parameters, gradients, strict=True) if g is not None]
+        loss = self.loss(functional_call(self.network, working.state, (x,)), y).mean()
+        gradients = torch.autograd.grad(loss, working.parameters, allow_unused=True)
+        pairs = [
+            (p, g) for p, g in zip(working.parameters, gradients, strict=True) if g is not None
+        ]
         with torch.no_grad():
             if self.canonical is not None:
                 most = self.canonical.limits(self.layout.gather(gradients))
-                lane.model.clamp_(-most, most)
+                working.model.clamp_(-most, most)
             steps = torch._foreach_mul([g for _, g in pairs], rate)
             torch._foreach_sub_([p for p, _ in pairs], list(steps))
 

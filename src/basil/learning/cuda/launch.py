@@ -36,7 +36,7 @@ def bits_of(rate: float) -> int:
     return bits
 
 
-class Memory:
+class GraphMemory:
     """Where captured graphs keep what they compute on the way: some hundred megabytes.
 
     Those that never run at the same time, and whose results lie elsewhere, can all use the same.
@@ -54,10 +54,10 @@ class Launch:
         work: Callable[[Tensor], None],
         length: int,
         device: torch.device,
-        memory: Memory | None = None,
+        memory: GraphMemory | None = None,
     ) -> None:
         self._work = work
-        self._memory = memory or Memory()
+        self._memory = memory or GraphMemory()
         self._length = length
         self._cuda = device.type == "cuda"
         self._command = torch.zeros(length, dtype=torch.int64, device=device)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from basil.learning.cuda.beside import Beside
-from basil.learning.cuda.kernels import Kernels, Lane
+from basil.learning.cuda.kernels import Kernels, WorkingModel
 from basil.learning.cuda.launch import Fields
 from basil.learning.cuda.places import Models, Places
+from basil.learning.cuda.side_stream import SideStream
 from basil.learning.promises import Pick, decide
 
 
@@ -34,14 +34,19 @@ class Turns:
     """What a graph is captured of: functions of a command, on what lies in its place."""
 
     def __init__(
-        self, kernels: Kernels, lane: Lane, models: Models, losses: Places, picked: Places
+        self,
+        kernels: Kernels,
+        working: WorkingModel,
+        models: Models,
+        losses: Places,
+        picked: Places,
     ) -> None:
         self.kernels = kernels
-        self.lane = lane
+        self.working = working
         self.models = models
         self.losses = losses
         self.picked = picked
-        self._beside = Beside(kernels.pool.device)
+        self._side = SideStream(kernels.pool.device)
 
     def take(self, turn: Turn, pick: Pick | None, command: Tensor) -> None:
         """Everything in one: see `Turn`."""
@@ -57,18 +62,18 @@ class Turns:
             if first:
                 self._score(vector, scored[:split], places[:first])
             if aside:
-                with self._beside.begin():
+                with self._side.begin():
                     self._score(vector, scored[split:], places[first:])
         row = self._pick(turn, pick, fields) if turn.compared else None
         if steps:
             row = fields.next(1) if row is None else row
-            torch.index_select(self.models.matrix, 0, row, out=self.lane.vector)
+            torch.index_select(self.models.matrix, 0, row, out=self.working.vector)
             for indices in steps:
-                self.kernels.step(self.lane, indices, bits.view(torch.float64)[0].float())
-            self.kernels.settle(self.lane)
-            self.models.matrix.index_copy_(0, out, self.lane.vector.detach())
+                self.kernels.step(self.working, indices, bits.view(torch.float64)[0].float())
+            self.kernels.settle(self.working)
+            self.models.matrix.index_copy_(0, out, self.working.vector.detach())
         if aside:
-            self._beside.wait()
+            self._side.wait()
 
     def _score(self, vector: Tensor, samples: Tensor, places: Tensor) -> None:
         losses = self.kernels.losses(vector, samples).view(len(places), -1)

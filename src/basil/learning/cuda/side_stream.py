@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 
-class Beside:
+class SideStream:
     """On a CPU there is none, and everything happens in order."""
 
     def __init__(self, device: torch.device) -> None:

@@ -3,24 +3,24 @@
 import torch
 from torch import Tensor
 
-from basil.learning.cuda.beside import Beside
 from basil.learning.cuda.kernels import Kernels
-from basil.learning.cuda.launch import Launch, Memory
+from basil.learning.cuda.launch import GraphMemory, Launch
+from basil.learning.cuda.side_stream import SideStream
 from basil.learning.pool import Batch
 
-LANES = 8  # evaluations at a time, inside one graph
+STREAMS = 8  # evaluations at a time, inside one graph
 
 
-class Panel:
+class ParallelScoring:
     """For a fixed number of models and samples."""
 
-    def __init__(self, kernels: Kernels, count: int, samples: int, memory: Memory) -> None:
+    def __init__(self, kernels: Kernels, count: int, samples: int, memory: GraphMemory) -> None:
         device = kernels.pool.device
         self._kernels = kernels
         self._models = torch.zeros(count, kernels.padded, device=device)
         self._losses = torch.zeros(count, samples, device=device)
         self._launch = Launch(self._work, samples, device, memory)
-        self._lanes = [Beside(device) for _ in range(min(LANES, count))]
+        self._sides = [SideStream(device) for _ in range(min(STREAMS, count))]
 
     def score(self, models: Tensor, batch: Batch) -> Tensor:
         """Losses [model, sample]."""
@@ -29,9 +29,9 @@ class Panel:
         return self._losses.clone()
 
     def _work(self, samples: Tensor) -> None:
-        for first, lane in enumerate(self._lanes):
-            with lane.begin():
-                for i in range(first, len(self._losses), len(self._lanes)):
+        for first, side in enumerate(self._sides):
+            with side.begin():
+                for i in range(first, len(self._losses), len(self._sides)):
                     self._losses[i].copy_(self._kernels.losses(self._models[i], samples))
-        for lane in self._lanes:
-            lane.wait()
+        for side in self._sides:
+            side.wait()

@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from basil.learning.cuda.beside import Beside
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Launch
+from basil.learning.cuda.side_stream import SideStream
 from basil.learning.pool import Pool
 
-EXAMINED = 5000  # samples at a time
-CLASS = 128  # models at a time: of these there are copies, so that the ring may go on
+SAMPLES = 5000  # samples at a time
+MODELS = 128  # models at a time: of these there are copies, so that the ring may go on
 
 
-class Examiner:
+class Evaluator:
     """For one pool of samples and up to `room` models at a time."""
 
     def __init__(self, kernels: Kernels, pool: Pool, samples: int, room: int) -> None:
@@ -23,33 +23,33 @@ class Examiner:
         self._pool = pool
         self._samples = samples
         device = pool.device
-        self._vectors = torch.zeros(min(room, CLASS), kernels.padded, device=device)
+        self._vectors = torch.zeros(min(room, MODELS), kernels.padded, device=device)
         self._sums = torch.zeros(room, 2, dtype=torch.float64, device=device)
-        self._launch = Launch(self._examine, 2, device)
-        self._beside = Beside(device)
+        self._launch = Launch(self._evaluate_one, 2, device)
+        self._side = SideStream(device)
 
-    def examine(
+    def evaluate(
         self, models: Sequence[Tensor], read: Callable[[Tensor], Callable[[], Tensor]]
     ) -> Callable[[], Tensor]:
         """For each model the sum of its losses and the number of samples classified right.
 
         `read` fetches the values of the moment at which it is called.
         """
-        for start in range(0, len(models), CLASS):
-            some = torch.stack(list(models[start : start + CLASS]))
-            self._beside.wait()  # for what the models that lie here were asked
+        for start in range(0, len(models), MODELS):
+            some = torch.stack(list(models[start : start + MODELS]))
+            self._side.wait()  # for what the models that lie here were asked
             self._vectors[: len(some), : some.shape[1]].copy_(some)
-            with self._beside.begin():
+            with self._side.begin():
                 for i in range(len(some)):
                     self._launch([], [i, start + i])
-        with self._beside.begin():
+        with self._side.begin():
             return read(self._sums[: len(models)])
 
-    def _examine(self, command: Tensor) -> None:
+    def _evaluate_one(self, command: Tensor) -> None:
         vector = self._vectors.index_select(0, command[:1])
         total = torch.zeros_like(self._sums[:1])
-        for start in range(0, self._samples, EXAMINED):
-            stop = min(start + EXAMINED, self._samples)
+        for start in range(0, self._samples, SAMPLES):
+            stop = min(start + SAMPLES, self._samples)
             which = torch.arange(start, stop, device=self._pool.device)
             losses, right = self._kernels.judge(vector, self._pool, which)
             total += torch.stack([losses.sum(dtype=torch.float64), right.sum()])

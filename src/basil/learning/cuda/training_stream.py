@@ -6,19 +6,19 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from basil.learning.cuda.beside import Beside
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Fields, Launch, bits_of
+from basil.learning.cuda.side_stream import SideStream
 from basil.learning.pool import Batch
 
 
-class Track:
+class TrainingStream:
     """A stream of its own on which models are trained."""
 
     def __init__(self, kernels: Kernels, start: Tensor) -> None:
-        self.beside = Beside(kernels.pool.device)
+        self.side = SideStream(kernels.pool.device)
         self._kernels = kernels
-        self._lane = kernels.lane(start)
+        self._working = kernels.working_model(start)
         self._launches: dict[tuple[int, ...], Launch] = {}
 
     def train(self, start: Tensor, batches: Sequence[Batch], rate: float) -> Tensor:
@@ -28,14 +28,14 @@ class Track:
             work = partial(self._steps, sizes)
             launch = Launch(work, sum(sizes) + 1, self._kernels.pool.device)
             self._launches[sizes] = launch
-        self._lane.model.copy_(start)
+        self._working.model.copy_(start)
         launch([batch.indices for batch in batches], [bits_of(rate)])
-        return self._lane.model.clone()
+        return self._working.model.clone()
 
     def _steps(self, sizes: tuple[int, ...], command: Tensor) -> None:
         fields = Fields(command)
         steps = [fields.next(size) for size in sizes]
         rate = fields.next(1).view(torch.float64)[0].float()
         for indices in steps:
-            self._kernels.step(self._lane, indices, rate)
-        self._kernels.settle(self._lane)
+            self._kernels.step(self._working, indices, rate)
+        self._kernels.settle(self._working)
