@@ -14,7 +14,7 @@ from basil.protocol.rules import RULES
 from basil.recipe import parse, to_tree
 from basil.record.read import read_run
 from basil.report import write_report
-from basil.report.table import results_table
+from basil.report.results_table import results_table
 
 from ring_helpers import StopAfter, files_of_run
 

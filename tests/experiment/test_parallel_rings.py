@@ -15,7 +15,7 @@ from basil.experiment.cast import Cast
 from basil.recipe import parse, warnings
 from basil.record.read import read_run
 from basil.report.plots import distance_figure
-from basil.report.table import results_table
+from basil.report.results_table import results_table
 
 
 def tree(**more: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from basil.report import (
     save,
     write_report,
 )
-from basil.report.table import result_rows
+from basil.report.results_table import result_rows
 
 from fake_runs import RECIPE, write_run
 
@@ -129,7 +129,7 @@ def test_text_is_aligned() -> None:
 
 
 def test_the_table_does_without_matplotlib() -> None:
-    code = "import sys, basil.report.table; print('matplotlib' in sys.modules)"
+    code = "import sys, basil.report.results_table; print('matplotlib' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert answer.stdout.strip() == "False"
 

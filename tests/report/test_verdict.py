@@ -6,10 +6,10 @@ import pytest
 
 from basil.recipe.figure import Curve, Expectation, Figure, Panel
 from basil.record.read import read_run
-from basil.report.compare import Case
 from basil.report.curves import panels_figure
 from basil.report.reproduction import Reproduction, write_reproduction
 from basil.report.reproductions import write_set
+from basil.report.run_groups import RunGroup
 from basil.report.verdict import Traced, verdicts
 
 from fake_runs import write_run
@@ -122,7 +122,7 @@ def test_a_panel_may_show_the_other_of_the_two(tmp_path):
     found = verdicts(figure, curves)
     assert [(v.panel, v.measured) for v in found] == [("a", "77.0 ± 7.1"), ("b", "75.0 ± 7.1")]
     drawn = panels_figure(
-        [Case(each.label, letter, each.runs, True) for (letter, _), each in curves.items()],
+        [RunGroup(each.label, letter, each.runs, True) for (letter, _), each in curves.items()],
         {"a": "mean", "b": "worst"},
         "rounds",
         4,

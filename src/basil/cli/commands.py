@@ -33,8 +33,8 @@ from basil.record.callback import named
 from basil.record.provenance import of_other_code
 from basil.record.read import Run, find_runs, read_run
 from basil.record.run_folder import RECIPE
-from basil.report.compare import setting
-from basil.report.table import as_text, results_table
+from basil.report.results_table import as_text, results_table
+from basil.report.run_groups import setting
 from basil.table import Table
 from basil.topology import GRAPHS, WEIGHTS
 

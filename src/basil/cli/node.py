@@ -136,7 +136,7 @@ def up(args: argparse.Namespace) -> int:
     from basil.errors import UserError
     from basil.peer.run.local_ring import LocalRing, check_new, drill, warm_up
     from basil.peer.run.merge import merge
-    from basil.report.table import as_text, results_table
+    from basil.report.results_table import as_text, results_table
 
     ring = Path(args.dir)
     check_new(ring)
@@ -200,7 +200,7 @@ def status(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from basil.peer.run.status import HEADER, node_folders, read, rows
-    from basil.report.table import as_text
+    from basil.report.results_table import as_text
 
     folders = node_folders(Path(args.dir))
     found = [read(folder) for folder in folders]

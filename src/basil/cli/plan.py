@@ -266,7 +266,7 @@ def show(title: str, rows: Rows) -> None:
 
 
 def _figures(plan: Plan, folder: Path) -> list[Path]:
-    from basil.report.plan import write_figures  # matplotlib takes a second to import
+    from basil.report.plan_figures import write_figures  # matplotlib takes a second to import
 
     try:
         return write_figures(plan, folder)

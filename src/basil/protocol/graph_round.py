@@ -107,10 +107,10 @@ Scheme: TypeAlias = Callable[[Heard], Step]
 
 def gossip(node: Node, scheme: Scheme) -> Protocol:
     """One node's part in a graph; `scheme` makes the next model of what was heard."""
-    return Member(node, scheme).run()
+    return GraphMember(node, scheme).run()
 
 
-class Member:
+class GraphMember:
     """One node on a graph.  Its attributes are all that it remembers."""
 
     def __init__(self, node: Node, scheme: Scheme) -> None:

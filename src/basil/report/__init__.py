@@ -7,7 +7,7 @@ that prints a table does not wait for matplotlib.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from basil.report.table import as_text, results_table
+from basil.report.results_table import as_text, results_table
 
 if TYPE_CHECKING:
     from basil.report.curves import accuracy_figure, success_figure

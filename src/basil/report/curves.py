@@ -12,8 +12,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from basil.errors import UserError
 from basil.record.read import Run
-from basil.report.compare import Case, cases, group, setting
 from basil.report.plots import COLOURS, FAINT, INK, ROUND_STEPS, STYLE, Figure
+from basil.report.run_groups import RunGroup, cases, group, setting
 
 # Lengths without common divisor: 7 × 8 × 5 lines before a combination returns.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
@@ -59,7 +59,7 @@ def success_figure(runs: Iterable[Run], against: str = "rounds") -> Figure:
 
 @mpl.rc_context(STYLE)
 def panels_figure(
-    drawn: list[Case], metrics: Mapping[str, str], against: str, columns: int
+    drawn: list[RunGroup], metrics: Mapping[str, str], against: str, columns: int
 ) -> Figure:
     """A figure as it is described: each case in the panel and with the label that it has.
 
@@ -82,7 +82,7 @@ def _accuracy_of(metric: str, quantity: str = "accuracy") -> str:
 
 
 def _curves(
-    drawn: list[Case],
+    drawn: list[RunGroup],
     quantity: str,
     metric: str | Mapping[str, str],  # for all panels, or for each
     says: str,
@@ -134,7 +134,7 @@ def _curves(
     return figure
 
 
-def _has(case: Case, quantity: str, metric: str) -> bool:
+def _has(case: RunGroup, quantity: str, metric: str) -> bool:
     return any(_series(run, quantity, metric) for run in case.runs)
 
 
@@ -147,7 +147,7 @@ def _series(run: Run, quantity: str, metric: str) -> dict[int, float]:
     return found
 
 
-def _labels(found: list[Case]) -> list[str]:
+def _labels(found: list[RunGroup]) -> list[str]:
     """Basil first, then by name, so that a scheme's colour does not depend on the attacks."""
     labels = sorted({case.label for case in found})
     return sorted(labels, key=lambda label: not label.startswith("Basil"))
@@ -170,7 +170,7 @@ def _handle(label: str, place: int) -> Line2D:
 
 
 def _curve(
-    axes: Axes, case: Case, quantity: str, metric: str, against: str, place: int, of: int
+    axes: Axes, case: RunGroup, quantity: str, metric: str, against: str, place: int, of: int
 ) -> None:
     measured = [run for run in case.runs if _series(run, quantity, metric)]
     series = [_series(run, quantity, metric) for run in measured]
@@ -206,7 +206,7 @@ def _costs(runs: list[Run], against: str, rounds: list[int]) -> list[float]:
     return [float(x) for x in np.mean(found, axis=0)]
 
 
-def _chance(axes: Axes, members: list[Case]) -> bool:
+def _chance(axes: Axes, members: list[RunGroup]) -> bool:
     """What guessing would reach, where the runs say how many classes there are."""
     said = {setting(run, "classes") for case in members for run in case.runs}
     classes = {count for count in said if isinstance(count, int) and count > 1}

@@ -12,20 +12,20 @@ from markupsafe import Markup, escape
 from basil.errors import UserError
 from basil.record.read import Run
 from basil.report.anonymity import anonymity_figure
-from basil.report.compare import (
+from basil.report.curves import accuracy_figure, success_figure
+from basil.report.heatmap import heatmap_figure
+from basil.report.plots import Figure, distance_figure, ring_figure, save
+from basil.report.results_table import MISSING, NAMES, header, result_rows
+from basil.report.run_groups import (
     ATTACK_TITLES,
     SCHEME_TITLES,
-    Case,
+    RunGroup,
     attack_name,
     cases,
     scheme_name,
     setting,
     title,
 )
-from basil.report.curves import accuracy_figure, success_figure
-from basil.report.heatmap import heatmap_figure
-from basil.report.plots import Figure, distance_figure, ring_figure, save
-from basil.report.table import MISSING, NAMES, header, result_rows
 
 PAGE = "report.html"
 MOST_RINGS = 12
@@ -142,7 +142,7 @@ def template(name: str) -> Any:
     return environment.get_template(name)
 
 
-def _headline(found: list[Case]) -> str:
+def _headline(found: list[RunGroup]) -> str:
     runs = [case.runs[0] for case in found]
     schemes = dict.fromkeys(title(scheme_name(run), SCHEME_TITLES) for run in runs)
     attacks = dict.fromkeys(title(attack_name(run), ATTACK_TITLES) for run in runs)
@@ -177,13 +177,13 @@ def _common_settings(runs: list[Run]) -> list[tuple[str, str]]:
     return said
 
 
-def _pictured(found: list[Case]) -> list[Case]:
+def _pictured(found: list[RunGroup]) -> list[RunGroup]:
     """At most a dozen, none of schemes that do not choose; first those where somebody lies."""
     chose = [case for case in found if len(case.runs[0].selections)]
     return sorted(chose, key=lambda case: not case.runs[0].byzantine)[:MOST_RINGS]
 
 
-def _ring(case: Case, figures: _Figures, place: int) -> dict[str, Any]:
+def _ring(case: RunGroup, figures: _Figures, place: int) -> dict[str, Any]:
     run = case.runs[0]
     name = _run_name(case, run)
     # The number keeps apart what looks alike once it is a file name.
@@ -198,7 +198,7 @@ def _ring(case: Case, figures: _Figures, place: int) -> dict[str, Any]:
     }
 
 
-def _details(case: Case, run: Run) -> dict[str, Any]:
+def _details(case: RunGroup, run: Run) -> dict[str, Any]:
     facts = run.facts
     versions = facts.get("versions") or {}
     rows = {
@@ -214,6 +214,6 @@ def _details(case: Case, run: Run) -> dict[str, Any]:
     return {"name": _run_name(case, run), "facts": shown, "recipe": run.recipe_text}
 
 
-def _run_name(case: Case, run: Run) -> str:
+def _run_name(case: RunGroup, run: Run) -> str:
     seed = setting(run, "seed")
     return f"{case.label} · {case.attack} · seed {MISSING if seed is None else seed}"

@@ -18,8 +18,8 @@ from typing import Any
 
 from basil.recipe.figure import Figure
 from basil.record.run_folder import write_json
-from basil.report.compare import Case
-from basil.report.table import mean_and_spread
+from basil.report.results_table import mean_and_spread
+from basil.report.run_groups import RunGroup
 from basil.report.verdict import Traced, Verdict
 
 FACTS, README, CURVES, PICTURE = "reproduction.json", "README.md", "curves.csv", "figure"
@@ -75,7 +75,7 @@ def _draw(found: Reproduction, folder: Path, vector: bool) -> None:
         for letter, panel in figure.panels.items()
     }
     cases = [
-        Case(each.label, titles[each.panel], each.runs, each.finished)
+        RunGroup(each.label, titles[each.panel], each.runs, each.finished)
         for each in found.traced
         if each.runs
     ]

@@ -20,7 +20,7 @@ RUNS = "runs"  # below the folder of all figures: what two of them need is run o
 
 
 @dataclass(frozen=True)
-class Plan:
+class FigureRuns:
     """A figure with a case for each seed of each of its curves."""
 
     figure: Figure
@@ -36,7 +36,7 @@ class Plan:
 
 def plan_figure(
     figure: Figure, seeds: int, out: Path, quick: bool = False, overrides: Sequence[str] = ()
-) -> Plan:
+) -> FigureRuns:
     """The cases of a figure, with `seeds` seeds from the recipe's own on."""
 
     def cases(curve: Drawn) -> tuple[Case, ...]:
@@ -44,10 +44,10 @@ def plan_figure(
         return tuple(case_of(recipe, out / RUNS) for recipe in recipes)
 
     found = drawn(figure, quick, overrides)
-    return Plan(figure, quick, seeds, tuple((curve, cases(curve)) for curve in found))
+    return FigureRuns(figure, quick, seeds, tuple((curve, cases(curve)) for curve in found))
 
 
-def lacking_data(plan: Plan) -> str:
+def lacking_data(plan: FigureRuns) -> str:
     """How to get the data that the figure needs and that is not on this machine; "" if it is."""
     needed = dict.fromkeys(case.recipe.data.dataset for case in plan.cases)
     lacking = [name for name in needed if not present(name)]
@@ -60,7 +60,7 @@ def lacking_data(plan: Plan) -> str:
     )
 
 
-def reproduction(plan: Plan, command: str) -> Reproduction:
+def reproduction(plan: FigureRuns, command: str) -> Reproduction:
     """What the runs that are there came to, finished or not."""
     traced = {}
     for curve, cases in plan.curves:
@@ -80,7 +80,7 @@ def reproduction(plan: Plan, command: str) -> Reproduction:
     )
 
 
-def _setting(plan: Plan) -> str:
+def _setting(plan: FigureRuns) -> str:
     """digits, 10–40 nodes, 100 rounds"""
     recipes = [curve.recipe for curve, _ in plan.curves]
     if not recipes:

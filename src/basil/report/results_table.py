@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from basil.record.read import Run
-from basil.report.compare import Case, cases, group
+from basil.report.run_groups import RunGroup, cases, group
 
 MISSING = "–"
 # How many columns, from the left, are names and not numbers.
@@ -121,12 +121,12 @@ def mean_and_spread(values: list[float]) -> tuple[float, float | None]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
-def _row(case: Case, shown: tuple[Column, ...]) -> Row:
+def _row(case: RunGroup, shown: tuple[Column, ...]) -> Row:
     names = [Cell(case.attack), Cell(_label(case)), Cell(_seeds(case.seeds))]
     return Row(case.attack, (*names, *(_cell(case, column) for column in shown)))
 
 
-def _label(case: Case) -> str:
+def _label(case: RunGroup) -> str:
     if case.finished:
         return case.label
     reached = [run.metrics[-1]["round"] if run.metrics else 0 for run in case.runs]
@@ -142,7 +142,7 @@ def _seeds(seeds: list[Any]) -> str:
     return ", ".join(MISSING if seed is None else str(seed) for seed in seeds) + count
 
 
-def _cell(case: Case, column: Column) -> Cell:
+def _cell(case: RunGroup, column: Column) -> Cell:
     values = [value for run in case.runs if (value := column.value(run)) is not None]
     if not values:
         return Cell(MISSING)

@@ -42,7 +42,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Case:
+class RunGroup:
     """Runs that differ in the seed alone; all of them finished, or none."""
 
     scheme: str
@@ -59,7 +59,7 @@ class Case:
         return [setting(run, "seed") for run in self.runs]
 
 
-def cases(runs: Iterable[Run]) -> list[Case]:
+def cases(runs: Iterable[Run]) -> list[RunGroup]:
     """The cases among the runs: attacks in the paper's order, Basil before the other schemes."""
     alike = group(runs, lambda run: (_seedless(run), run.finished))
     first = [members[0] for members in alike.values()]
@@ -69,7 +69,7 @@ def cases(runs: Iterable[Run]) -> list[Case]:
         (
             _attack_rank(run),
             scheme_name(run) != "basil",
-            Case(scheme, attack, tuple(members), run.finished),
+            RunGroup(scheme, attack, tuple(members), run.finished),
         )
         for members, run, scheme, attack in zip(
             alike.values(), first, schemes, attacks, strict=True
