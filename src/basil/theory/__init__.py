@@ -38,7 +38,7 @@ from basil.theory.parallel import (
     basil_plus_time,
     basil_plus_time_printed,
 )
-from basil.theory.plan import Choice, Plan, Risk, failure_curve, make_plan
+from basil.theory.plan import GroupChoice, Plan, Risk, failure_curve, make_plan
 from basil.theory.resilience import (
     Estimate,
     disconnected,
@@ -55,8 +55,8 @@ __all__ = [
     "PAPER_TIMES",
     "TABLE_III",
     "TABLE_III_UBAR_SCORED",
-    "Choice",
     "Estimate",
+    "GroupChoice",
     "Plan",
     "Risk",
     "RoundCost",

@@ -105,7 +105,7 @@ class SharingCost:
 
 
 @dataclass(frozen=True)
-class Choice:
+class GroupChoice:
     """One number of groups, and what it would take."""
 
     groups: int
@@ -126,10 +126,10 @@ class Plan:
     ubar: UbarTime
     grouped: GroupPlan | None
     acds: SharingCost | None  # None where groups of one node have nobody to share with
-    choices: tuple[Choice, ...]  # by number of groups
+    choices: tuple[GroupChoice, ...]  # by number of groups
 
     @property
-    def best(self) -> Choice | None:
+    def best(self) -> GroupChoice | None:
         """The number of groups that takes the least time, evaluated when the turn comes."""
         return min(self.choices, key=lambda choice: choice.turn, default=None)
 
@@ -283,7 +283,7 @@ def _sharing(setting: Setting) -> SharingCost | None:
     return SharingCost(groups, bits, seconds, bits / training)
 
 
-def _choices(setting: Setting) -> list[Choice]:
+def _choices(setting: Setting) -> list[GroupChoice]:
     N, b = setting.nodes, setting.byzantine
     found = []
     for groups in _divisors(N):
@@ -297,7 +297,7 @@ def _choices(setting: Setting) -> list[Choice]:
             turn = _groups_time(setting, groups, S, "turn")
             arrival = _groups_time(setting, groups, S, "arrival")
         exact = group_failure_exact(N, b, groups, S)
-        found.append(Choice(groups, N // groups, S, exact, turn, arrival))
+        found.append(GroupChoice(groups, N // groups, S, exact, turn, arrival))
     return found
 
 
