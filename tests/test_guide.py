@@ -1,8 +1,12 @@
-"""The guide names everything that the tables hold, and its examples work."""
+"""The documents name what the tables hold, their links lead somewhere, their examples work."""
 
+import os
 import re
+import shlex
 import sys
 import tomllib
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,32 +14,186 @@ from typing import Any
 import pytest
 
 import basil
+from basil.attack import ATTACKS
+from basil.cli import main, parser
+from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
+from basil.recipe import load
 from basil.recipe.sweep import load_sweep
 from basil.table import Table
 from basil.topology import GRAPHS
 
-GUIDE = (Path(__file__).parents[1] / "docs" / "guide.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+START_AND_RESEARCH = [
+    ROOT / "README.md",
+    *sorted((DOCS / "start").glob("*.md")),
+    *sorted((DOCS / "research").glob("*.md")),
+]
+ALL = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("table", [SCHEMES, GRAPHS], ids=["schemes", "graphs"])
-def test_the_guide_lists_every_entry_with_its_options(table: Table) -> None:  # type: ignore[type-arg]
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in that language."""
+    return [code for _, name, code in FENCE.findall(text_of(page)) if name == language]
+
+
+def block(page: Path, beginning: str) -> str:
+    """The block that begins like this."""
+    [found] = [code for _, _, code in FENCE.findall(text_of(page)) if code.startswith(beginning)]
+    return str(found)
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+# Tables.
+
+
+@pytest.mark.parametrize(
+    ("page", "table"),
+    [("algorithms", SCHEMES), ("algorithms", GRAPHS), ("rules", RULES), ("attacks", ATTACKS)],
+    ids=["schemes", "graphs", "rules", "attacks"],
+)
+def test_a_page_lists_every_entry_with_its_options(page: str, table: Table[Any]) -> None:
+    lines = text_of(DOCS / "research" / f"{page}.md").splitlines()
     for name in table:
-        rows = [line for line in GUIDE.splitlines() if line.startswith(f"| `{name}` |")]
+        rows = [line for line in lines if re.match(rf"\| [^|]*`{re.escape(name)}`[^|]* \|", line)]
         assert len(rows) == 1, name
         options = rows[0].rsplit("|", 2)[1]
         assert all(f"`{option}`" in options for option in table.options(name)), name
 
 
-def block(beginning: str) -> str:
-    """The example that begins like this."""
-    [text] = re.findall(rf"```\w+\n({re.escape(beginning)}.*?)```", GUIDE, flags=re.DOTALL)
-    return str(text)
+# Links.
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings of a page, as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text_of(page)), flags=re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", ALL, ids=named)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^()\s]+)\)", FENCE.sub("", text_of(page))):
+        path, _, anchor = link.partition("#")
+        if ":" not in path:
+            target = Path(os.path.normpath(page.parent / path)) if path else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+def test_documents_that_the_code_mentions_exist() -> None:
+    folders = [ROOT / name for name in ("src", "tests", "recipes", "contrib", "benchmarks")]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    for path in [*files, *ALL]:
+        if path.suffix in {".py", ".toml", ".service", ".md", ""}:
+            for mentioned in re.findall(r"\bdocs/[\w/-]+\.md\b", text_of(path)):
+                assert (ROOT / mentioned).exists() or "docs/results/" in mentioned, (
+                    path,
+                    mentioned,
+                )
+
+
+# Commands.
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of every `basil` command on a page that has no placeholder."""
+    text = text_of(page)
+    lines = [line for code in blocks(page, "sh") for line in code.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"(?<!`)`(basil [^`]*)`(?!`)", FENCE.sub("", text))
+    for line in lines:
+        if line.strip().startswith("basil ") and not re.search(r"[$…|\[]|\b[A-Z]{2,}\b", line):
+            yield shlex.split(line, comments=True)[1:]
+
+
+@pytest.mark.parametrize("page", START_AND_RESEARCH, ids=named)
+def test_every_command_is_one(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for words in commands(page):
+        if words[1:] in ([], ["up"]):
+            continue  # `basil compare`: the name of a command
+        args = parser().parse_args(words)
+        recipe = getattr(args, "recipe", None)
+        if args.command in {"run", "compare"} and recipe and "/" not in recipe:
+            if recipe.endswith(".toml"):
+                continue  # of the reader's own; the tutorial's is run below
+            load(recipe, args.set)
+
+
+def small(words: list[str]) -> bool:
+    """Does it run something that needs no files and no minutes?"""
+    return words[0] == "run" and "--resume" not in words and words[1] in {"demo", "groups"}
+
+
+SMALL = sorted({tuple(w) for page in START_AND_RESEARCH for w in commands(page) if small(w)})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", SMALL, ids=" ".join)
+def test_every_small_run_runs(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "-s", "scheme.rounds=2", "-s", "record.test_samples=50"]) == 0
+
+
+# Files.
+
+
+def test_the_example_of_a_recipe_is_one(tmp_path: Path) -> None:
+    (tmp_path / "example.toml").write_text(block(DOCS / "research/recipes.md", "seed = 0"))
+    assert load(str(tmp_path / "example.toml"), []).ring.nodes == 20
 
 
 def test_the_example_of_a_sweep_is_one(tmp_path: Path) -> None:
-    (tmp_path / "sweep.toml").write_text(block("[sweep]"))
+    (tmp_path / "sweep.toml").write_text(block(DOCS / "start/running.md", "[sweep]"))
     assert len(load_sweep(str(tmp_path / "sweep.toml"), [])) == 3 * 2 * 5 * 3
+
+
+# Python.
+
+
+def short(run: Any, recipe: Any, **settings: Any) -> Any:
+    """Two rounds of a recipe."""
+    return run(load(recipe, ["scheme.rounds=2"]), **settings)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "start/own.md"], ids=named)
+def test_the_python_on_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(basil, "run", partial(short, basil.run))
+    names: dict[str, Any] = {}
+    for code in blocks(page, "python"):
+        exec(code, names)
+    assert list(tmp_path.glob("runs/*/summary.json"))
+
+
+@pytest.mark.slow
+def test_the_tutorial_works_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = DOCS / "start/tutorial.md"
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for _, language, code in FENCE.findall(text_of(page)):
+        if language == "toml":
+            Path("my-ring.toml").write_text(code)
+        elif language == "sh":
+            for line in code.splitlines():
+                assert main(shlex.split(line)[1:]) == 0
+        elif language == "python":
+            exec(code, names)
+    assert names["result"].summary["accuracy"]["worst"] > 0.8
+    assert (tmp_path / "runs/page/report.html").exists()
 
 
 def test_the_callback_for_weights_and_biases_says_what_was_measured(
@@ -51,7 +209,7 @@ def test_the_callback_for_weights_and_biases_says_what_was_measured(
     stub = SimpleNamespace(init=lambda **settings: begun.append(settings) or run)
     monkeypatch.setitem(sys.modules, "wandb", stub)  # type: ignore[arg-type]
     names: dict[str, Any] = {}
-    exec(block("import wandb"), names)
+    exec(block(DOCS / "start/running.md", "import wandb"), names)
     recipe = tomllib.loads(
         'data = { dataset = "synthetic", samples = 99 }\nring.nodes = 3\nscheme.rounds = 2\n'
         'learning = { model = "softmax", batch = 8 }\nrecord.every = 1'

@@ -14,7 +14,7 @@ from basil.cli.plan import PARAMETERS
 from basil.experiment.calibrate import CLASSES, SHAPES
 from basil.learning.models import MODELS
 
-PAGE = Path(__file__).parents[2] / "docs" / "paper.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "paper.md"
 RING = ["--nodes", 100, "--byzantine", 33]
 # With S = 6 and a model of one megabit on a link of one megabit a second, every T is one second.
 UNIT = {"forward": 1 / 6, "step": 1}
@@ -105,7 +105,7 @@ def test_table_3_and_a_round_of_basil(plan):
 
 
 def in_the_table():
-    """Rows of docs/paper.md with a command and the number that it prints."""
+    """Rows of docs/research/paper.md with a command and the number that it prints."""
     section = PAGE.read_text(encoding="utf-8").split("### The remarks' numbers", 1)[1]
     table = section.split("\n## ", 1)[0].split("\n### ", 1)[0]
     for line in table.splitlines():

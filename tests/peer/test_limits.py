@@ -7,7 +7,7 @@ from pathlib import Path
 from basil.peer import limits
 from basil.peer.limits import Limits
 
-NOTES = Path(__file__).parents[2] / "docs" / "security.md"
+NOTES = Path(__file__).parents[2] / "docs" / "operate" / "security.md"
 
 
 def test_the_notes_name_every_limit_with_its_default() -> None:

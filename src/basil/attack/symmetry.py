@@ -5,7 +5,7 @@ acts on how the model is written down.  A layer times a, and the next divided by
 output; the gradient of the first is a times smaller, its weights are a times larger, and so the
 step there is a² times too short, in the other layer a² times too long.  Gradient steps do not push
 back: what makes a unit and what reads it keep the difference of their squared norms.  So small
-factors add up from turn to turn (docs/symmetry.md).
+factors add up from turn to turn (docs/research/symmetry.md).
 
 The last three know the canonical form, and look for what it does not cover.
 """

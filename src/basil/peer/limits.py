@@ -1,6 +1,6 @@
 """Every bound that a peer sets to what others can make it do, with its default.
 
-docs/security.md lists them; a test compares that list with this class.
+docs/operate/security.md lists them; a test compares that list with this class.
 """
 
 from dataclasses import dataclass

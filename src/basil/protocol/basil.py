@@ -43,7 +43,7 @@ def basil(node: Node) -> Protocol:
 def basil_published(node: Node) -> Protocol:
     """Basil as published: models as they come, not in canonical form (scheme.canonical = false).
 
-    Beside `basil`, to see what the canonical form is for (docs/symmetry.md).
+    Beside `basil`, to see what the canonical form is for (docs/research/symmetry.md).
     """
     return basil(node)
 
