@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DOCS_READY := .venv/.docs-ready
 
-.PHONY: demo test test-all lint types imports check clean
+.PHONY: demo test test-all lint types imports check docs clean
 
 demo: $(READY)
 	$(BIN)/basil compare demo --out runs/demo
@@ -26,6 +27,11 @@ imports: $(READY)
 
 check: test lint types imports
 
+# Strict: a broken link or any other warning is an error.
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site  build/site/index.html"
+
 # The environment is made again whenever what it is made from has changed.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Basil needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
@@ -35,5 +41,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps byzfl
 	@touch $@
 
+$(DOCS_READY): $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis
