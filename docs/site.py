@@ -137,15 +137,16 @@ def _modules(package: str) -> Iterator[str]:
 
 def recipe_keys() -> str:
     """Every section of a recipe: its keys, their defaults and what they mean."""
-    text = []
+    text = ["Beside the sections there is one key, `seed` (0)."]
     for name, section in SECTIONS.items():
+        tables = OPTION_TABLES.get(name, [])
         meaning = _comments(section)
+        meaning |= {key: f"[a name from this table](#entries-{name}-{key})" for key, _ in tables}
         rows = ["| key | default | meaning |", "| --- | --- | --- |"]
         for key in dataclasses.fields(section):
             if key.name != "options":
                 default = "" if key.default is None else f"`{_toml(key.default)}`"
                 rows.append(f"| `{key.name}` | {default} | {_cell(meaning.get(key.name, ''))} |")
-        tables = OPTION_TABLES.get(name, [])
         if tables:
             named = " and ".join(f"`{key}`" for key, _ in tables)
             rows.append(f"\nThe options of {named} stand in the same section.")

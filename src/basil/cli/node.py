@@ -18,7 +18,7 @@ def add_node(commands: Any) -> None:
     node.add_argument(
         "--attack", default="none", metavar="NAME", help="lie, for a drill: see basil list attacks"
     )
-    node.add_argument("--data", metavar="DIR", help="samples of its own (see docs/operate/deploy.md)")
+    node.add_argument("--data", metavar="DIR", help="samples of its own (docs/operate/deploy.md)")
     node.add_argument("--listen", metavar="HOST:PORT", help="default: its address in the roster")
     node.add_argument("--metrics", metavar="HOST:PORT", help="Prometheus, e.g. 127.0.0.1:9100")
     node.add_argument("--log-json", action="store_true", help="a JSON object for each event")

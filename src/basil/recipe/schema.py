@@ -96,8 +96,8 @@ class Scheme:
     rule: str = "lowest-loss"
     rounds: int = 60
     scoring: str = "arrival"  # or "turn", when the paper does it: slower, the same result
-    # Models in canonical form, and averages judged by what becomes of them: docs/research/symmetry.md.  The
-    # paper has neither, and its figures are made without.
+    # Models in canonical form, and averages judged by what becomes of them:
+    # docs/research/symmetry.md.  The paper has neither, and its figures are made without.
     canonical: bool = True
     options: Options = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """How gRPC is set up between peers: mutual TLS always, and bounds where its defaults have none.
 
-Two methods with bytes in and bytes out; no protobuf is needed.  `docs/operate/security.md` says what each
-setting is for.
+Two methods with bytes in and bytes out; no protobuf is needed.  `docs/operate/security.md` says
+what each setting is for.
 """
 
 import resource

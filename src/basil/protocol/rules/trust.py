@@ -81,7 +81,7 @@ def trust(
     around an old model, refuses what is new, and falls behind further.)
 
     Limits: a drift of less than c·N·s in a lap passes, and one that comes with a gain
-    (docs/research/rules.md says what pushes back).  With a small c honest progress is cut off, too.  On
+    (docs/research/trust.md).  With a small c honest progress is cut off, too.  On
     unlike data what is pulled towards one's own model looks better to its owner than it is.  Harm
     within z every round costs nothing.  Where some nodes' turns are more than `kin` times as long
     as others', these see no lines, and choose as with z/2.  Who begins with a trained model, whose
