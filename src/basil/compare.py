@@ -18,9 +18,10 @@ from basil.engine.pool import Ended, in_processes
 from basil.engine.ray import on_ray
 from basil.engine.together import AT_ONCE
 from basil.errors import UserError
-from basil.experiment import Machine, choose_device
-from basil.protocol.schemes import GRAPH_SCHEMES
-from basil.recipe import MEASURED, Recipe, fingerprint, parse, to_tree, vary
+from basil.experiment import Machine, choose_device, others_code
+from basil.foreign import whereabouts
+from basil.protocol.schemes import GRAPH, runs_on
+from basil.recipe import MEASURED, Recipe, code_of, fingerprint, label, parse, to_tree, vary
 from basil.record.read import read_run
 from basil.record.run_folder import FACTS, METRICS, SUMMARY
 from basil.worker import Finished, ready, run_away, run_tasks, unpack
@@ -77,15 +78,14 @@ def cases(
     """All combinations, each with a folder of its own."""
     found = []
     for scheme, attack, seed in itertools.product(schemes, attacks, seeds):
-        folder = out / f"{scheme}-{attack}-seed{seed}"
-        found.append(Case(vary(recipe, scheme, attack, seed), folder))
+        varied = vary(recipe, scheme, attack, seed)
+        found.append(Case(varied, out / label(varied)))
     return found
 
 
 def case_of(recipe: Recipe, out: Path) -> Case:
     """A case in a folder named after all that its recipe says: the same recipe, the same run."""
-    name = f"{recipe.scheme.name}-{recipe.attack.name}-seed{recipe.seed}-{fingerprint(recipe)}"
-    return Case(recipe, out / name)
+    return Case(recipe, out / f"{label(recipe)}-{fingerprint(recipe)}")
 
 
 def run_cases(
@@ -121,7 +121,8 @@ def _here(
     groups = _shares(waiting, min(jobs, len(waiting))) if on_gpu else [[c] for c in waiting]
     tasks = [[(to_tree(case.recipe), str(case.folder)) for case in group] for group in groups]
     at_once = max(1, AT_ONCE // jobs)
-    work = partial(run_tasks, machine=machine, log=workshop.log, at_once=at_once)
+    places = whereabouts()
+    work = partial(run_tasks, machine=machine, log=workshop.log, at_once=at_once, places=places)
 
     def see(running: Sequence[int]) -> None:
         watch([case for i in running for case in groups[i]])
@@ -137,14 +138,14 @@ def _here(
 def _on_ray(
     waiting: list[Case], workshop: Workshop, watch: Callable[[Sequence[Case]], None]
 ) -> Iterator[Outcome]:
-    work = partial(run_away, machine=workshop.machine, log=workshop.log)
-    trees = [to_tree(case.recipe) for case in waiting]
+    work = partial(run_away, machine=workshop.machine, log=workshop.log, places=whereabouts())
+    pieces = [(to_tree(case.recipe), code_of(case.recipe)) for case in waiting]
     gpus = 1 / gpu_processes() if workshop.machine.device.startswith("cuda") else 0.0
     workers = workshop.jobs or os.cpu_count() or 1
     ended: Ended[tuple[Finished, dict[str, bytes]]]
     for ended in on_ray(
         work,
-        trees,
+        pieces,
         workers,
         workshop.address,
         gpus,
@@ -167,7 +168,7 @@ def _shares(cases: list[Case], processes: int) -> list[list[Case]]:
 
     def cost(case: Case) -> tuple[bool, int]:
         recipe = case.recipe
-        return recipe.scheme.name in GRAPH_SCHEMES, recipe.ring.nodes * recipe.scheme.rounds
+        return runs_on(recipe.scheme.name) == GRAPH, recipe.ring.nodes * recipe.scheme.rounds
 
     alike = sorted(cases, key=lambda case: (cost(case), case.recipe.scheme.name), reverse=True)
     return [alike[i::processes] for i in range(processes)]
@@ -177,9 +178,14 @@ def _same_recipe(case: Case) -> None:
     """What lies in the case's folder must be a run of the case's recipe."""
     if not (case.folder / FACTS).exists():
         return
-    there, here = read_run(case.folder).recipe, to_tree(case.recipe)
+    run = read_run(case.folder)
+    there, here = run.recipe, to_tree(case.recipe)
     for key, value in here["time"].items():
         if value == MEASURED:  # filled in when a run starts
             there["time"][key] = MEASURED
     if parse(there) != parse(here):
         raise UserError(f"{case.folder} holds a run with another recipe: choose another --out")
+    if changed := others_code(case.recipe, run):
+        raise UserError(
+            f"{case.folder} holds a run with another source of {changed}: choose another --out"
+        )

@@ -4,38 +4,70 @@ An entry is one function.  Its docstring is its documentation and its keyword-on
 its options: a recipe may set just those, with values of the type of their defaults.  So a new
 attack is a function and a line in the table, and the command line, the recipe's error messages and
 the contract tests know it.
+
+An entry may also come from elsewhere, by "module:attribute" or "file.py:attribute", by a name that
+an installed package offers (entry points, group `basil.attacks` and so on), or registered from
+Python.  Basil's own names cannot be taken.
 """
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from basil import foreign
 from basil.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
+PLAIN = (bool, int, float, str)  # what an option can be
 
 
 class Table(Mapping[str, F], Generic[F]):
-    """Name -> function, for one kind of thing ("attack", "partition", ...)."""
+    """Name -> function, for one kind of thing ("attack", "partition", ...).
 
-    def __init__(self, kind: str, entries: Mapping[str, F]) -> None:
-        self.kind = kind
+    group: what `basil list` and entry points call this kind.  takes: the positional arguments of
+    every entry; one that is called with others has an attribute `takes`.  adapt: makes an entry of
+    what was imported.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        entries: Mapping[str, F],
+        group: str = "",
+        takes: tuple[str, ...] = (),
+        adapt: Callable[[Any], Any] = lambda thing: thing,
+    ) -> None:
+        self.kind, self.group = kind, group or f"{kind}s"
         self._entries = dict(entries)
+        self._takes, self._adapt = takes, adapt
+        self._foreign: dict[str, tuple[F, str]] = {}  # with a digest of the source
 
     def __getitem__(self, name: str) -> F:
-        try:
-            return self._entries[name]
-        except KeyError:
-            raise UserError(
-                f"{self.kind} {name!r} does not exist; {nearest(name, self._entries)}"
-            ) from None
+        return self._entries[name] if name in self._entries else self._found(name)[0]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        registered = [name for name in self._foreign if ":" not in name]
+        offered = [offer.name for offer in foreign.offers(self.group)]
+        return iter(dict.fromkeys([*self._entries, *registered, *offered]))
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(list(iter(self)))
+
+    def digest(self, name: str) -> str | None:
+        """Of the source of an entry that Basil does not ship; None for one that it does."""
+        return None if name in self._entries else self._found(name)[1]
+
+    def register(self, name: str, thing: Any) -> F:
+        """Enter what another module defines; a later one of the same name takes its place."""
+        if name in self._entries or ":" in name:
+            raise UserError(f"{self.kind} {name!r}: Basil has one, or it has a colon; rename it")
+        module = sys.modules[getattr(thing, "__module__", None) or type(thing).__module__]
+        entry = self._checked(name, thing)
+        self._foreign[name] = entry, foreign.digest(module)
+        foreign.note(module.__name__)
+        return entry
 
     def options(self, name: str) -> dict[str, Any]:
         """The keyword-only arguments of an entry, with their defaults."""
@@ -49,8 +81,57 @@ class Table(Mapping[str, F], Generic[F]):
         """The first line of an entry's docstring."""
         return (inspect.getdoc(self[name]) or "").split("\n")[0]
 
+    def _found(self, name: str) -> tuple[F, str]:
+        if name not in self._foreign:
+            try:
+                place = name if ":" in name else foreign.offered(name, self.group)
+                found = None if place is None else foreign.imported(place)
+            except UserError as error:
+                raise UserError(f"{self.kind} {name!r}: {error}") from error
+            if found is None:
+                raise UserError(f"{self.kind} {name!r} does not exist; {nearest(name, self)}")
+            thing, module = found
+            self._foreign[name] = self._checked(name, thing), foreign.digest(module)
+        return self._foreign[name]
 
-def nearest(wrong: str, right: Mapping[str, Any]) -> str:
+    def _checked(self, name: str, thing: Any) -> F:
+        """What Basil can call as an entry of this table, or what is wrong with it."""
+        if not callable(thing):
+            raise UserError(f"{self.kind} {name!r}: it must be a function, not {thing!r:.40}")
+        made: F = self._adapt(thing)
+        takes: tuple[str, ...] = getattr(made, "takes", self._takes)
+        wanted = f"it must be a function ({', '.join(takes)}, *, options with defaults)"
+        try:
+            signature = inspect.signature(made)
+            signature.bind(*takes)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{self.kind} {name!r}: {wanted}: {error}") from None
+        for place, parameter in enumerate(signature.parameters.values()):
+            if parameter.kind is parameter.KEYWORD_ONLY and type(parameter.default) not in PLAIN:
+                raise UserError(
+                    f"{self.kind} {name!r}: option {parameter.name!r} is {parameter.default!r:.40};"
+                    " it must be a number, a string, true or false"
+                )
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and place >= len(takes):
+                raise UserError(
+                    f"{self.kind} {name!r}: {wanted}: write {parameter.name!r} after the *"
+                )
+        return made
+
+
+def states(**known: Any) -> Callable[[F], F]:
+    """State what else must be known of an entry: of a graph `random`, of a scheme `on`, …"""
+
+    def state(entry: F) -> F:
+        for name, value in known.items():
+            setattr(entry, name, value)
+        return entry
+
+    return state
+
+
+def nearest(wrong: str, right: Iterable[str]) -> str:
     """'did you mean ...?' where something is near enough, else everything there is."""
-    close = difflib.get_close_matches(wrong, right, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(right)}"
+    known = list(right)
+    close = difflib.get_close_matches(wrong, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"

@@ -1,6 +1,7 @@
 """What a process does that runs cases of a comparison, a figure or a sweep."""
 
 import signal
+import socket
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,8 @@ import torch
 from basil.engine.together import AT_ONCE, together
 from basil.errors import UserError
 from basil.experiment import Experiment, Interrupted, Machine, choose_device, take_up
-from basil.recipe import parse
+from basil.foreign import Whereabouts, find_again
+from basil.recipe import code_of, parse
 from basil.record.callback import named
 from basil.record.read import read_run
 from basil.record.run_folder import CHECKPOINT, FACTS, SUMMARY, held
@@ -25,6 +27,7 @@ Task = tuple[dict[str, Any], str]
 Finished = tuple[dict[str, Any] | None, str | None]
 """A summary, or the sentence that says why there is none."""
 FAULT = "error.txt"  # in a run folder: the traceback of what should not have happened
+HERE = Whereabouts()
 _stopping = False
 
 
@@ -40,9 +43,17 @@ def ready() -> None:
 
 
 def run_tasks(
-    tasks: Sequence[Task], machine: Machine, log: Sequence[str] = (), at_once: int = AT_ONCE
+    tasks: Sequence[Task],
+    machine: Machine,
+    log: Sequence[str] = (),
+    at_once: int = AT_ONCE,
+    places: Whereabouts = HERE,
 ) -> list[Finished]:
-    """Run some tasks by turns; what became of each of them.  None ends the others."""
+    """Run some tasks by turns; what became of each of them.  None ends the others.
+
+    places: where others' code is found that the recipes name.
+    """
+    find_again(places)
     finished: list[Finished] = [(None, "interrupted")] * len(tasks)
     turns = sum(tree["ring"]["nodes"] * tree["scheme"]["rounds"] for tree, _ in tasks)
     if machine.compiled is None:  # what is compiled is compiled for all of them
@@ -95,10 +106,24 @@ def _sentence(error: Exception, folder: Path) -> str:
 
 
 def run_away(
-    tree: dict[str, Any], machine: Machine, log: Sequence[str] = ()
+    piece: tuple[dict[str, Any], dict[str, str]],
+    machine: Machine,
+    log: Sequence[str] = (),
+    places: Whereabouts = HERE,
 ) -> tuple[Finished, dict[str, bytes]]:
-    """Run one recipe where nobody shares our files: its run folder comes back as bytes."""
+    """Run one recipe where nobody shares our files: its run folder comes back as bytes.
+
+    Beside the recipe stands the digest of others' code in it: this machine must have the same.
+    """
     torch.set_num_threads(1)
+    tree, code = piece
+    try:
+        find_again(places)
+        mine = code_of(parse(tree))
+    except UserError as error:
+        return (None, str(error)), {}
+    if changed := [entry for entry in code if mine.get(entry) != code[entry]]:
+        return (None, f"{socket.gethostname()} has another source of {', '.join(changed)}"), {}
     with TemporaryDirectory() as place:
         folder = Path(place) / "run"
         [finished] = run_tasks([(tree, str(folder))], machine, log)

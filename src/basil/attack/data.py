@@ -27,6 +27,8 @@ class DataAttack(Attack):
     are classified as they are labelled; without it there is nothing to report but accuracy.
     """
 
+    takes = ("samples", "dataset", "draw")
+
     def __init__(self, poison: Poison, triggered: Poison | None = None) -> None:
         super().__init__(poison, trains=True)
         self.poison = poison

@@ -56,6 +56,8 @@ FAULTS: Table[Meddle] = Table(
         "garbage": garbage,
         "keeps-in": keeps_in,
     },
+    group="faults",
+    takes=("basket", "received"),
 )
 
 

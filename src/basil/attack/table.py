@@ -71,6 +71,8 @@ ATTACKS: Table[Attack] = Table(
         "twins": twins,
         "shift": shift,
     },
+    # A function that declares nothing sees nothing but its own node's state, and trains nothing.
+    adapt=lambda thing: thing if isinstance(thing, Attack) else declares()(thing),
 )
 THEN = "then"
 

@@ -104,6 +104,8 @@ class Attack:
     The function returns the lie, or is a generator that tries it out first.
     """
 
+    takes: tuple[str, ...] = ("view",)
+
     def __init__(
         self,
         function: Callable[..., Any],

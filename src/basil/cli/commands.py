@@ -23,16 +23,15 @@ from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.data.sources import SOURCES
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, resume
+from basil.experiment import Experiment, Interrupted, recipe_of, resume
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
-from basil.protocol.schemes import POOLED_SCHEMES, SCHEMES
-from basil.recipe import NO_ATTACK, Recipe, load, parse, shipped, warnings
+from basil.protocol.schemes import POOL, SCHEMES, runs_on
+from basil.recipe import NO_ATTACK, Recipe, label, load, shipped, warnings
 from basil.record.callback import named
 from basil.record.provenance import of_other_code
 from basil.record.read import Run, find_runs, read_run
-from basil.record.run_folder import RECIPE
 from basil.report.results_table import as_text, results_table
 from basil.report.run_groups import setting
 from basil.table import Table
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError("--resume DIR goes on as it began: give no recipe, -s or --out with it")
         folder = Path(args.resume)
         begun = read_run(folder)
-        recipe = parse(begun.recipe, str(folder / RECIPE))
+        recipe = recipe_of(begun)
         if of_other_code(begun.facts):
             print(f"warning: {folder} was begun by other code than this", file=sys.stderr)
     else:
@@ -74,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         folder = Path(args.out) if args.out else _free_folder(recipe)
         _warn(recipe)
     liars = 0 if recipe.attack.name == NO_ATTACK else recipe.ring.byzantine
-    members = 1 if recipe.scheme.name in POOLED_SCHEMES else recipe.ring.nodes - liars
+    members = 1 if runs_on(recipe.scheme.name) == POOL else recipe.ring.nodes - liars
     benign_turns = recipe.scheme.rounds * members
     callbacks = [make() for make in map(named, logs(args))]
     try:
@@ -146,7 +145,7 @@ def show(args: argparse.Namespace) -> int:
         rows = {name: _headline(path) for name, path in shipped().items()}
     else:
         table = TABLES[args.what]
-        rows = {name: table.summary(name) for name in table}
+        rows = {name: _summary(table, name) for name in table}
         if args.what == "attacks":
             rows = {NO_ATTACK: "Nobody lies: all nodes are benign.", **rows}
     if args.json:
@@ -156,6 +155,14 @@ def show(args: argparse.Namespace) -> int:
         for name, text in rows.items():
             print(f"{name:<{width}}  {text}".rstrip())
     return 0
+
+
+def _summary(table: Table[Any], name: str) -> str:
+    """Also of a package's entry that cannot be loaded: the others are to be seen all the same."""
+    try:
+        return table.summary(name)
+    except UserError as error:
+        return f"cannot be used: {error}"
 
 
 def data_get(args: argparse.Namespace) -> int:
@@ -173,6 +180,8 @@ def data_where(args: argparse.Namespace) -> int:
     for name in [args.name] if args.name else list(DATASETS):
         if SOURCES.get(name, ...) is None:
             print(f"{name:<14}  comes with Basil")
+        elif name in DATASETS and name not in SOURCES:
+            print(f"{name:<14}  comes with another package")
         else:
             state = "present" if data.present(name) else f"absent: basil data get {name}"
             print(f"{name:<14}  {data.where(name)}  ({state})")
@@ -216,7 +225,7 @@ def _warn(recipe: Recipe) -> None:
 
 def _free_folder(recipe: Recipe) -> Path:
     """runs/digits-basil-gaussian-seed0, or the first of -2, -3, … that is free."""
-    stem = f"{recipe.data.dataset}-{recipe.scheme.name}-{recipe.attack.name}-seed{recipe.seed}"
+    stem = label(recipe, recipe.data.dataset)
     folder, number = Path("runs") / stem, 2
     while folder.exists():
         folder, number = Path("runs") / f"{stem}-{number}", number + 1

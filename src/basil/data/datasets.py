@@ -173,6 +173,8 @@ DATASETS: Table[Callable[..., Dataset]] = Table(
         "cifar100": cifar100,
         "synthetic": synthetic,
     },
+    group="datasets",
+    takes=("seed",),
 )
 
 
@@ -183,7 +185,10 @@ def load(name: str, seed: int, **options: Any) -> Dataset:
         if option not in known:
             hint = nearest(option, known) if known else "it has none"
             raise UserError(f"data set {name!r} has no option {option!r}; {hint}")
-    return DATASETS[name](seed, **options)
+    made = DATASETS[name](seed, **options)
+    if not isinstance(made, Dataset):
+        raise UserError(f"data set {name!r} made {type(made).__name__}, not a basil.Dataset")
+    return made
 
 
 def _idx_set(name: str, class_names: tuple[str, ...], mean: float, std: float) -> Dataset:

@@ -112,6 +112,7 @@ def dirichlet(
 PARTITIONS: Table[Callable[..., list[Indices]]] = Table(
     "partition",
     {"iid": iid, "sorted": by_class, "shards": shards, "dirichlet": dirichlet},
+    takes=("labels", "nodes", "rng"),
 )
 
 

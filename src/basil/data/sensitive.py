@@ -72,4 +72,6 @@ def mask(samples: Samples, *, file: str = "") -> Mask:
 SENSITIVE: Table[Callable[..., Mask]] = Table(
     "rule for sensitive samples",
     {"none": nothing, "classes": classes, "subclasses": subclasses, "mask": mask},
+    group="sensitive",
+    takes=("samples",),
 )

@@ -3,7 +3,7 @@
 from basil.experiment.experiment import Experiment, Interrupted
 from basil.experiment.machine import Machine, Own, choose_device
 from basil.experiment.part import Part
-from basil.experiment.resumption import resume, take_up
+from basil.experiment.resumption import others_code, recipe_of, resume, take_up
 
 __all__ = [
     "Experiment",
@@ -12,6 +12,8 @@ __all__ = [
     "Own",
     "Part",
     "choose_device",
+    "others_code",
+    "recipe_of",
     "resume",
     "take_up",
 ]

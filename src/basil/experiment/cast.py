@@ -13,7 +13,7 @@ from basil.data import PARTITIONS, Dataset, Samples
 from basil.errors import UserError
 from basil.experiment.offers import Offers, batch_size, make_dummies, make_offers
 from basil.experiment.options import options_of
-from basil.protocol.schemes import GRAPH_SCHEMES, GROUP_SCHEMES, POOLED_SCHEMES
+from basil.protocol.schemes import GRAPH, POOL, RINGS, runs_on
 from basil.recipe import NO_ATTACK, Event, Recipe
 from basil.recipe.schema import AttackPart
 from basil.theory import disconnected
@@ -39,11 +39,11 @@ class Cast:
         self.byzantine = choose_byzantine(recipe, self.ring)
         self.benign = [node for node in self.ring.order if node not in self.byzantine]
         self.grouping: Grouping | None = None
-        if recipe.scheme.name in GROUP_SCHEMES:
+        if runs_on(recipe.scheme.name) == RINGS:
             self.grouping = Grouping(self.ring.order, recipe.groups, recipe.ring.fanout)
         self.graph = self._connect()
         # Where one node holds all data, the others have no part.
-        self.pooled = recipe.scheme.name in POOLED_SCHEMES
+        self.pooled = runs_on(recipe.scheme.name) == POOL
         self.members = [min(self.benign)] if self.pooled else list(range(recipe.ring.nodes))
         self.public = self._hold_out(data)  # samples that no node owns
         self.local = self._deal(data)
@@ -86,7 +86,7 @@ class Cast:
 
     def _connect(self) -> Graph | None:
         recipe = self._recipe
-        if recipe.scheme.name not in GRAPH_SCHEMES:
+        if runs_on(recipe.scheme.name) != GRAPH:
             return None
         people = Population(self.ring.order, self.byzantine)
         known = GRAPHS.options(recipe.graph.name)

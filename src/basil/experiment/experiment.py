@@ -9,7 +9,8 @@ from basil.engine.process import Absence, Work
 from basil.engine.simulate import Observer, Simulator
 from basil.experiment.nodes import Nodes
 from basil.experiment.summary import summarise
-from basil.recipe import to_toml, to_tree
+from basil.foreign import whereabouts
+from basil.recipe import code_of, to_toml, to_tree
 from basil.recipe.schema import away_in
 from basil.record import checkpoint, run_folder
 from basil.record.callback import Callback
@@ -32,7 +33,13 @@ class Experiment(Nodes):
             "initial_sha256": run_folder.models_sha256({0: self.compute.initial}),
             "classes": self.data.classes,
             **self.cast.facts(),
+            **self._extensions(),
         }
+
+    def _extensions(self) -> dict[str, Any]:
+        """What the recipe names that Basil does not ship, and where it may lie."""
+        code = code_of(self.recipe)
+        return {"extensions": code, "folders": whereabouts().folders} if code else {}
 
     def simulator(self, observer: Observer) -> Simulator:
         """All nodes of this experiment, ready to run: after the sharing, where there is one."""

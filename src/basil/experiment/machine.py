@@ -76,13 +76,15 @@ def build_network(recipe: Recipe, data: Dataset, own: Own) -> nn.Module:
         return copy.deepcopy(own.model)
     build = MODELS[recipe.learning.model]
     options = options_of(recipe.learning, MODELS, "model")
-    if (data.classes == 0) != (recipe.learning.model == "linear"):
+    if (data.classes == 0) != getattr(build, "regression", False):
         kind = "regression" if data.classes == 0 else "classification"
         raise UserError(
             f"learning.model = {recipe.learning.model!r} does not suit {kind}"
             f" (data set {data.name}): 'linear' is for regression, the others classify"
         )
-    module: nn.Module = build(data.train.x.shape[1:], data.classes, **options)
+    with torch.random.fork_rng(devices=[]):  # what `initialise` does not know draws from here
+        torch.manual_seed(rng.key(recipe.seed, "network"))
+        module: nn.Module = build(data.train.x.shape[1:], data.classes, **options)
     initialise(module, rng.torch_stream(recipe.seed, "initial model"))
     return module
 

@@ -7,11 +7,25 @@ from typing import Any
 from basil.errors import UserError
 from basil.experiment.experiment import Experiment
 from basil.experiment.machine import Machine, Own
-from basil.recipe import parse
+from basil.foreign import look_in
+from basil.recipe import Recipe, code_of, parse
 from basil.record import run_folder
 from basil.record.callback import Callback
-from basil.record.read import read_run
+from basil.record.read import Run, read_run
 from basil.record.recorder import Progress
+
+
+def recipe_of(run: Run) -> Recipe:
+    """The recipe of a run; what it names is looked for where it was found then, too."""
+    for place in run.facts.get("folders", ()):
+        look_in(place)
+    return parse(run.recipe, f"{run.folder}/{run_folder.RECIPE}")
+
+
+def others_code(recipe: Recipe, run: Run) -> str:
+    """The entries, not Basil's own, whose source is not the one with which the run was made."""
+    now, then = code_of(recipe), run.facts.get("extensions", {})
+    return ", ".join(entry for entry in now if then.get(entry) != now[entry])
 
 
 def take_up(
@@ -26,7 +40,9 @@ def take_up(
         raise UserError(f"{folder} is a finished run: there is nothing to resume")
     if not (folder / run_folder.CHECKPOINT).exists():
         raise UserError(f"{folder} was stopped before its first checkpoint: run it anew")
-    recipe = parse(past.recipe, f"{folder}/{run_folder.RECIPE}")
+    recipe = recipe_of(past)
+    if changed := others_code(recipe, past):
+        raise UserError(f"{folder} was begun with another source of {changed}: run it anew")
     experiment = Experiment(recipe, own, machine, beside)
     for what in ("layout", "initial_sha256"):
         if experiment.facts()[what] != past.facts.get(what):

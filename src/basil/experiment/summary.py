@@ -7,12 +7,10 @@ from basil.data import Dataset
 from basil.engine.process import Work
 from basil.experiment.cast import Cast
 from basil.protocol.calendar import AGGREGATION, MULTICAST
-from basil.protocol.schemes import GROUP_SCHEMES, RING_SCHEMES
+from basil.protocol.schemes import RING, RINGS, runs_on
 from basil.recipe import Recipe
 from basil.record import run_folder
 from basil.record.recorder import Recorder
-
-RINGS = {**RING_SCHEMES, **GROUP_SCHEMES}
 
 
 def summarise(
@@ -25,6 +23,7 @@ def summarise(
 ) -> dict[str, Any]:
     counts, last = recorder.counts, recorder.last
     choices = counts["choices"]
+    on_rings = runs_on(recipe.scheme.name) in (RING, RINGS)
     summary = {
         "scheme": recipe.scheme.name,
         "rule": recipe.scheme.rule,
@@ -34,7 +33,7 @@ def summarise(
         "classes": data.classes,
         "nodes": recipe.ring.nodes,
         "byzantine": len(cast.byzantine),
-        "connectivity": cast.connectivity if recipe.scheme.name in RINGS else None,
+        "connectivity": cast.connectivity if on_rings else None,
         "groups": recipe.groups,
         "graph": recipe.graph.name if cast.graph else None,
         "rounds": recipe.scheme.rounds,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from basil.errors import UserError
-from basil.table import Table
+from basil.table import Table, states
 
 Shape = tuple[int, ...]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -147,6 +147,7 @@ def softmax(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
 
 
+@states(regression=True)
 def linear(shape: Shape, classes: int) -> nn.Module:
     """Least squares without an intercept: a quadratic problem (for Theorem 2)."""
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 1, bias=False), nn.Flatten(0))
@@ -162,6 +163,7 @@ MODELS = Table(
         "softmax": softmax,
         "linear": linear,
     },
+    takes=("shape", "classes"),
 )
 
 

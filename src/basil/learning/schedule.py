@@ -27,5 +27,7 @@ def steps(k: int, rate: float, rounds: int, *, every: int = 100, factor: float =
 
 
 SCHEDULES = Table(
-    "schedule", {"inverse": inverse, "constant": constant, "cosine": cosine, "steps": steps}
+    "schedule",
+    {"inverse": inverse, "constant": constant, "cosine": cosine, "steps": steps},
+    takes=("k", "rate", "rounds"),
 )

@@ -37,4 +37,19 @@ POOLED_SCHEMES: Schemes = {"centralised": centralised}  # one node holds all ben
 SCHEMES: Table[Callable[..., Protocol]] = Table(
     "scheme",
     {**RING_SCHEMES, **GROUP_SCHEMES, **GRAPH_SCHEMES, **LOCAL_SCHEMES, **POOLED_SCHEMES},
+    takes=("node",),
 )
+RING, RINGS, GRAPH, NOTHING, POOL = "ring", "rings", "graph", "nothing", "pool"
+_SHIPPED = {
+    **dict.fromkeys(RING_SCHEMES, RING),
+    **dict.fromkeys(GROUP_SCHEMES, RINGS),
+    **dict.fromkeys(GRAPH_SCHEMES, GRAPH),
+    **dict.fromkeys(LOCAL_SCHEMES, NOTHING),
+    **dict.fromkeys(POOLED_SCHEMES, POOL),
+}
+
+
+def runs_on(name: str) -> str:
+    """What connects the nodes of a scheme; one that Basil does not ship says so itself (`on`)."""
+    found = _SHIPPED.get(name)
+    return str(getattr(SCHEMES[name], "on", RING)) if found is None else found

@@ -6,7 +6,7 @@ chosen data set, partition, model, schedule, scheme, rule and attack stand in th
 them, e.g. `std` in [attack]: which there are is read off the functions in their tables.
 """
 
-from basil.recipe.fingerprint import fingerprint
+from basil.recipe.fingerprint import code_of, fingerprint, label
 from basil.recipe.read import apply, find, load, parse, shipped
 from basil.recipe.schema import MEASURED, NO_ATTACK, Event, Recipe
 from basil.recipe.warn import warnings
@@ -18,8 +18,10 @@ __all__ = [
     "Event",
     "Recipe",
     "apply",
+    "code_of",
     "find",
     "fingerprint",
+    "label",
     "load",
     "parse",
     "shipped",

@@ -7,7 +7,7 @@ from typing import Any
 
 from basil.errors import UserError
 from basil.protocol.calendar import RING, STAGES
-from basil.protocol.schemes import GROUP_SCHEMES
+from basil.protocol.schemes import RINGS, runs_on
 from basil.recipe.schema import MEASURED, Event, Recipe, away_in
 
 Fault = tuple[str, str]  # section, sentence
@@ -57,7 +57,7 @@ def _group_faults(recipe: Recipe) -> Iterator[Fault]:
             "ring",
             f"groups = {ring.groups}: {N} nodes make at most {N // 2} rings of two or more",
         )
-    grouped = recipe.scheme.name in GROUP_SCHEMES
+    grouped = runs_on(recipe.scheme.name) == RINGS
     for event in ring.events:
         if event.stage not in STAGES:
             yield "ring", f"events.stage = {event.stage!r}: it must be one of {', '.join(STAGES)}"

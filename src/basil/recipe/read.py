@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 from basil.attack import ATTACKS
 from basil.attack import options_of as attack_options
 from basil.errors import UserError
+from basil.foreign import look_in
 from basil.recipe.check import check
 from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Event, Recipe
 from basil.recipe.values import known_keys, typed
@@ -45,7 +46,11 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
 
 
 def read_tree(file: Path, deriving: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The values in a TOML file.  `like` names another recipe, and the file says what differs."""
+    """The values in a TOML file.  `like` names another recipe, and the file says what differs.
+
+    Modules and files that it names may lie beside it.
+    """
+    look_in(file.parent)
     try:
         tree = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

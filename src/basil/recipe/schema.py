@@ -11,7 +11,7 @@ from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.calendar import RING, STAGES
 from basil.protocol.rules import RULES
-from basil.protocol.schemes import GROUP_SCHEMES, SCHEMES
+from basil.protocol.schemes import RINGS, SCHEMES, runs_on
 from basil.table import Table
 from basil.theory import TABLE_III
 from basil.topology import GRAPHS, WEIGHTS
@@ -173,7 +173,7 @@ class Recipe:
     @property
     def groups(self) -> int:
         """G: how many rings there are."""
-        return self.ring.groups if self.scheme.name in GROUP_SCHEMES else 1
+        return self.ring.groups if runs_on(self.scheme.name) == RINGS else 1
 
     @property
     def ring_size(self) -> int:
@@ -183,7 +183,7 @@ class Recipe:
     @property
     def laps(self) -> int:
         """τ: rounds of a ring in a (global) round."""
-        return self.ring.group_rounds if self.scheme.name in GROUP_SCHEMES else 1
+        return self.ring.group_rounds if runs_on(self.scheme.name) == RINGS else 1
 
     @property
     def connectivity(self) -> int:

@@ -1,6 +1,6 @@
 """What is allowed but likely to disappoint."""
 
-from basil.protocol.schemes import GROUP_SCHEMES
+from basil.protocol.schemes import RINGS, runs_on
 from basil.recipe.schema import NO_ATTACK, Recipe
 from basil.theory import (
     failure_exact,
@@ -24,7 +24,7 @@ def warnings(recipe: Recipe) -> list[str]:
             f"sharing.fault = {recipe.sharing.fault!r} has nobody to carry it out: it takes an"
             " attack and ring.byzantine > 0"
         )
-    if recipe.scheme.name in GROUP_SCHEMES and recipe.groups == 1:
+    if runs_on(recipe.scheme.name) == RINGS and recipe.groups == 1:
         found.append(
             f"ring.groups = 1: with one ring, {recipe.scheme.name} is the scheme without +"
         )

@@ -105,6 +105,8 @@ def attack_name(run: Run) -> str:
 
 def title(name: str, titles: dict[str, str]) -> str:
     """What a reader calls a scheme or an attack: layer_sign_flip -> Layer sign flip."""
+    if ":" in name:  # a module's, not a word
+        return name
     plain = _plain(name)
     words = plain.replace("_", " ")
     return titles.get(plain, words[:1].upper() + words[1:])

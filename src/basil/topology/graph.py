@@ -13,7 +13,7 @@ import numpy as np
 
 from basil import rng
 from basil.errors import UserError
-from basil.table import Table
+from basil.table import Table, states
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -63,7 +63,7 @@ def build_graph(name: str, people: Population, seed: int, options: dict[str, Any
     import networkx as nx
 
     construct = GRAPHS[name]
-    draws = MOST_DRAWS if name in RANDOM_GRAPHS else 1
+    draws = MOST_DRAWS if getattr(construct, "random", False) else 1  # worth another
     fault = ""
     for number in range(draws):
         stream = rng.stream(seed, "graph", number)
@@ -93,6 +93,7 @@ def _fault(graph: "nx.Graph", people: Population) -> str:
     return ""
 
 
+@states(random=True)
 def erdos_renyi(people: Population, stream: np.random.Generator, *, p: float = 0.4) -> Edges:
     """Any two nodes are connected with probability p, but two Byzantine ones never (App. H-B).
 
@@ -140,6 +141,7 @@ def torus(people: Population, stream: np.random.Generator, *, rows: int = 0) -> 
     return [(place[a][b], place[c][d]) for (a, b), (c, d) in grid.edges if (a, b) != (c, d)]
 
 
+@states(random=True)
 def random_regular(people: Population, stream: np.random.Generator, *, degree: int = 4) -> Edges:
     """Every node has `degree` neighbours, drawn uniformly among all such graphs."""
     N = people.size
@@ -193,8 +195,8 @@ GRAPHS: Table[Callable[..., Edges]] = Table(
         "complete": complete,
         "edges": edges,
     },
+    takes=("people", "stream"),
 )
-RANDOM_GRAPHS = frozenset({"erdos-renyi", "random-regular"})  # worth another draw
 
 
 def uniform(graph: Graph, node: int) -> dict[int, float]:
@@ -213,5 +215,8 @@ def metropolis(graph: Graph, node: int) -> dict[int, float]:
 
 
 WEIGHTS: Table[Callable[[Graph, int], dict[int, float]]] = Table(
-    "weights", {"uniform": uniform, "metropolis": metropolis}
+    "weights",
+    {"uniform": uniform, "metropolis": metropolis},
+    group="weights",
+    takes=("graph", "node"),
 )

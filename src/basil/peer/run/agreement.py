@@ -1,9 +1,10 @@
 """Before the first turn: do all nodes mean the same run, and where does it stand?
 
 Every node asks every other one, and tells about itself in the same breath.  What must be equal
-(roster, recipe, ring order, network, x⁰, what dummies look like) is compared as one digest.  There
-is no leader: a node starts when all others have answered with its own digest, when it has waited
-for the missing ones long enough, or when it hears that the ring is already turning.
+(roster, recipe, others' code in it, ring order, network, x⁰, what dummies look like) is compared as
+one digest.  There is no leader: a node starts when all others have answered with its own digest,
+when it has waited for the missing ones long enough, or when it hears that the ring is already
+turning.
 
 A liar may claim any digest and any round.  So up to b nodes that differ are left out like silent
 ones, and a node with more than b against it refuses to run; of the claimed rounds the b highest are
@@ -158,7 +159,7 @@ class Handshake:
             names = ", ".join(map(str, sorted(differing)))
             raise UserError(
                 f"node {self.node} does not agree with {_nodes(differing)} {names} on what is to be"
-                " run: roster, recipe, network or data differ; give all the same roster"
+                " run: roster, recipe, the code it names, network or data differ; give all the same"
             )
         same = {node: hello for node, hello in said.items() if node not in differing}
         return Agreement(same, self.others - said.keys(), differing)

@@ -18,6 +18,7 @@ from basil import data
 from basil.errors import UserError
 from basil.experiment.cast import choose_byzantine
 from basil.experiment.options import options_of
+from basil.foreign import look_in
 from basil.peer.members.roster import load_roster
 from basil.peer.run import status
 from basil.peer.run.recording import RUN
@@ -122,6 +123,7 @@ def check_new(ring: Path) -> None:
 
 def warm_up(ring: Path) -> Recipe:
     """Import and read once what all nodes need; each fork has it then."""
+    look_in(ring)
     recipe = parse(tomllib.loads(load_roster(ring).recipe), f"{ring}/roster.toml, recipe")
     data.load(recipe.data.dataset, recipe.seed, **options_of(recipe.data, data.DATASETS, "dataset"))
     return recipe

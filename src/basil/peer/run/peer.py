@@ -19,6 +19,7 @@ from torch import Tensor
 from basil.engine.process import Work
 from basil.errors import UserError
 from basil.experiment import Experiment, Machine, Own
+from basil.foreign import look_in
 from basil.peer.limits import Limits
 from basil.peer.link.reception import Message
 from basil.peer.link.transport import Transport
@@ -39,7 +40,7 @@ from basil.peer.run.recording import RUN, PeerRecorder
 from basil.peer.run.start import Options, part_of
 from basil.peer.run.status import Status
 from basil.protocol.requests import Send
-from basil.recipe import NO_ATTACK, parse
+from basil.recipe import NO_ATTACK, code_of, parse
 from basil.record.run_folder import CHECKPOINT, SUMMARY
 
 SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
@@ -52,6 +53,7 @@ class Peer:
 
     def __init__(self, options: Options) -> None:
         self.options, folder = options, options.folder
+        look_in(folder)  # others' code that the recipe names may lie beside the roster
         self.identity, roster = load_identity(folder), load_roster(folder)
         roster.check(self.identity)
         self.node = self.identity.node
@@ -120,9 +122,12 @@ class Peer:
         return Hello(self._digest(), self._phase, self.status.round, self._turn)
 
     def _digest(self) -> str:
-        """What all must have in common: roster with recipe, order, network, dummies."""
+        """What all must have in common: roster with recipe, others' code in it, order, network,
+        dummies.
+        """
         common = [
             self.transport.roster.digest,
+            code_of(self.recipe),
             list(self.part.ring.order),
             self.experiment.compute.layout.fingerprint,
             [self.part.data.classes, self.part.data.mean, self.part.data.std],

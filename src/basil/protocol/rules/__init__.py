@@ -18,4 +18,5 @@ RULES: Table[Callable[..., Deliberation]] = Table(
         "freshest": freshest,
         "trust": trust,
     },
+    takes=("candidates",),
 )
