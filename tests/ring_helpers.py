@@ -1,7 +1,7 @@
 """A ring small enough to follow with a pencil; and runs that are stopped and compared."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,10 @@ from basil.learning.compute import Compute
 from basil.learning.layout import Layout
 from basil.learning.models import half_squared_error, linear
 from basil.learning.pool import Batch, Pool
-from basil.learning.promises import Losses, Selection, decide
 from basil.protocol.basil import basil, r_plain
 from basil.protocol.node import Node
-from basil.protocol.requests import Combine, Protocol, Record, Score, Select
-from basil.protocol.rules import Choice, Deliberation, lowest_loss
+from basil.protocol.requests import Protocol, Record
+from basil.protocol.rules import lowest_loss
 from basil.topology import Ring
 
 
@@ -171,27 +170,3 @@ class StopAfter:
     def __call__(self) -> bool:
         self.left -= 1
         return self.left < 0
-
-
-def answered(steps: Deliberation, own: Sequence[float] = ()) -> Choice:
-    """Let a rule decide; the plain path answers, and `own` are the losses of one's own model.
-
-    Without them it is garbage, which no rule may choose for its losses.
-    """
-    answer: Any = None
-    try:
-        while True:
-            request = steps.send(answer)
-            if isinstance(request, Score):
-                garbage = [torch.inf] * len(request.batch)
-                answer = Losses(torch.tensor(own or garbage))
-            elif isinstance(request, Combine):
-                answer = request.work(*request.args)
-            else:
-                assert isinstance(request, Select)
-                rows = torch.stack([promise.wait() for promise in request.losses])
-                index = decide(rows, request.pick, len(request.models))
-                answer = Selection([*request.models, request.own], int(index))
-    except StopIteration as end:
-        choice: Choice = end.value
-        return choice

@@ -17,13 +17,25 @@ from basil.recipe import parse
 def test_public_names() -> None:
     """What users may rely on; a change here is a change for them."""
     assert sorted(basil.__all__) == [
+        "Attack",
+        "Candidates",
+        "Choice",
+        "DataAttack",
         "Dataset",
+        "Graph",
+        "Node",
+        "Population",
         "Result",
         "Samples",
         "UserError",
+        "View",
+        "declares",
         "load_models",
+        "register",
+        "requests",
         "resume",
         "run",
+        "testing",
     ]
     assert all(hasattr(basil, name) for name in basil.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):

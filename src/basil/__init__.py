@@ -3,19 +3,60 @@
 >>> import basil
 >>> result = basil.run("demo", out="runs/mine")          # doctest: +SKIP
 >>> result.summary["accuracy"]["worst"]                  # doctest: +SKIP
+
+For one's own attacks, rules, data sets, … there are `basil.register`, `basil.testing` and the types
+below (docs/extending.md).
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from basil import register, testing
     from basil.api import Result, load_models, resume, run
+    from basil.attack import Attack, DataAttack, View, declares
     from basil.data import Dataset, Samples
     from basil.errors import UserError
+    from basil.protocol import requests
+    from basil.protocol.node import Node
+    from basil.protocol.rules import Candidates, Choice
+    from basil.topology import Graph, Population
 
 __version__ = "0.1.0"
-__all__ = ["Dataset", "Result", "Samples", "UserError", "load_models", "resume", "run"]
+__all__ = [
+    "Attack",
+    "Candidates",
+    "Choice",
+    "DataAttack",
+    "Dataset",
+    "Graph",
+    "Node",
+    "Population",
+    "Result",
+    "Samples",
+    "UserError",
+    "View",
+    "declares",
+    "load_models",
+    "register",
+    "requests",
+    "resume",
+    "run",
+    "testing",
+]
 
-_HOMES = {"Dataset": "basil.data", "Samples": "basil.data", "UserError": "basil.errors"}
+_HOMES = {
+    "basil.attack": ("Attack", "DataAttack", "View", "declares"),
+    "basil.data": ("Dataset", "Samples"),
+    "basil.errors": ("UserError",),
+    "basil.protocol.node": ("Node",),
+    "basil.protocol.rules": ("Candidates", "Choice"),
+    "basil.topology": ("Graph", "Population"),
+}
+_MODULES = {
+    "register": "basil.register",
+    "requests": "basil.protocol.requests",
+    "testing": "basil.testing",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -24,4 +65,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'basil' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES.get(name, "basil.api")), name)
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    home = next((home for home, names in _HOMES.items() if name in names), "basil.api")
+    return getattr(import_module(home), name)

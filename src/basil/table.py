@@ -14,6 +14,7 @@ import difflib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from basil import foreign
@@ -63,11 +64,22 @@ class Table(Mapping[str, F], Generic[F]):
         """Enter what another module defines; a later one of the same name takes its place."""
         if name in self._entries or ":" in name:
             raise UserError(f"{self.kind} {name!r}: Basil has one, or it has a colon; rename it")
-        module = sys.modules[getattr(thing, "__module__", None) or type(thing).__module__]
-        entry = self._checked(name, thing)
-        self._foreign[name] = entry, foreign.digest(module)
-        foreign.note(module.__name__)
+        entry, _ = self._foreign[name] = self._entered(name, thing)
+        foreign.note(thing.__module__)
         return entry
+
+    @contextmanager
+    def lent(self, thing: Any) -> Iterator[str]:
+        """A name for an entry, for the time being: for tests of what is not registered."""
+        if isinstance(thing, str):
+            yield thing
+            return
+        name = f"{getattr(thing, '__name__', self.kind)}:lent"
+        self._foreign[name] = self._entered(name, thing)
+        try:
+            yield name
+        finally:
+            del self._foreign[name]
 
     def options(self, name: str) -> dict[str, Any]:
         """The keyword-only arguments of an entry, with their defaults."""
@@ -93,6 +105,11 @@ class Table(Mapping[str, F], Generic[F]):
             thing, module = found
             self._foreign[name] = self._checked(name, thing), foreign.digest(module)
         return self._foreign[name]
+
+    def _entered(self, name: str, thing: Any) -> tuple[F, str]:
+        """By those who have it at hand: its module is the one that defines it."""
+        entry = self._checked(name, thing)
+        return entry, foreign.digest(sys.modules[thing.__module__])
 
     def _checked(self, name: str, thing: Any) -> F:
         """What Basil can call as an entry of this table, or what is wrong with it."""

@@ -18,11 +18,11 @@ from basil.errors import UserError
 from basil.learning.layout import layout_of
 from basil.learning.models import mlp
 from basil.learning.pool import Batch
-from basil.learning.symmetry import find
 from basil.protocol.basil import basil
 from basil.protocol.requests import Observe, Pretend, Score, ScoreAll, Send, Train
+from basil.testing.attacks import check_lies
 
-from attack_helpers import LAYOUT, D, told, view
+from attack_helpers import LAYOUT, D, view
 from ring_helpers import Quadratic, plain_node, simulate_quadratic
 
 
@@ -35,32 +35,7 @@ from ring_helpers import Quadratic, plain_node, simulate_quadratic
 )
 def test_contract_of_every_attack(name: str, seed: int, hidden: int, r: int) -> None:
     """Shape and dtype kept, inputs untouched, the same name of stream gives the same lie."""
-    network = mlp((3,), 2, hidden=hidden)
-    layout = layout_of(network)
-    symmetries = find(network, layout, torch.zeros(2, 3))
-    draw = rng.torch_stream(seed, "benign")
-    benign = [torch.randn(layout.size, generator=draw) for _ in range(r)]
-    lies = []
-    for _ in range(2):
-        others = benign if ATTACKS[name].omniscient else None
-        seen = view(seed=seed, layout=layout, benign=others, symmetries=symmetries)
-        before = [seen.honest.clone(), seen.chosen.clone(), *(b.clone() for b in benign)]
-        lies.append(told(name, seen, lambda model: model[:3]))
-        after = [seen.honest, seen.chosen, *benign]
-        assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    if name == "silent":
-        assert lies == [None, None]
-        return
-    for one, other in zip(*map(vectors, lies), strict=True):
-        assert one.shape == (layout.size,)
-        assert one.dtype == torch.float32
-        assert torch.equal(one.nan_to_num(7.0), other.nan_to_num(7.0))
-
-
-def vectors(lie: object) -> list[Tensor]:
-    """What a lie consists of: one vector, or one for each receiver."""
-    assert lie is not None
-    return list(lie.values()) if isinstance(lie, dict) else [lie]  # type: ignore[list-item]
+    check_lies(ATTACKS[name], seed, hidden, r)
 
 
 def test_gaussian_is_standard_normal_whatever_the_honest_model() -> None:
@@ -227,11 +202,8 @@ def test_an_attack_is_not_shown_more_than_it_declares() -> None:
         shown.append(seen.benign)
         return seen.honest
 
-    ATTACKS._entries["curious"] = curious
-    try:
-        pump("curious", start=1)
-    finally:
-        del ATTACKS._entries["curious"]
+    with ATTACKS.lent(curious) as name:
+        pump(name, start=1)
     assert shown == [None, None, None]
 
 

@@ -18,12 +18,14 @@ from basil.protocol.basil import basil
 from basil.protocol.basket import Basket
 from basil.protocol.memory import INITIAL, Entry, Memory
 from basil.protocol.requests import Absent, Arrival, Missing, Receive, Score
-from basil.protocol.rules import RULES, Candidates, Choice
+from basil.protocol.rules import RULES, Candidates
 from basil.protocol.schemes import SCHEMES
 from basil.table import Table
+from basil.testing import answered
+from basil.testing.protocols import INF, OWN, check_choices, chosen
 from basil.topology import Ring, agree_on_order
 
-from ring_helpers import Quadratic, answered, plain_node, simulate_quadratic
+from ring_helpers import Quadratic, plain_node, simulate_quadratic
 
 finite = st.floats(-100, 100, width=32)
 
@@ -90,19 +92,9 @@ def test_memory_with_distinct_senders_is_the_queue_of_algorithm_1() -> None:
     assert [e.sender for e in memory.entries] == [2, 3, 4]
 
 
-OWN = torch.full((2,), -1.0)
-
-
-def decide(rule: str, losses: list[list[float]]) -> Choice:
-    entries = [Entry(i, 100 - i, torch.full((2,), float(i))) for i in range(len(losses))]
-    promises = [Losses(torch.tensor(row)) for row in losses]
-    batch = Batch(np.arange(len(losses[0])))
-    return answered(RULES[rule](Candidates(entries, promises, OWN, batch)))
-
-
 @given(losses=st.lists(st.lists(finite, min_size=3, max_size=3), min_size=1, max_size=8))
 def test_lowest_loss_is_the_argmin_and_ties_go_to_the_nearest(losses: list[list[float]]) -> None:
-    choice = decide("lowest-loss", losses)
+    choice = chosen(RULES["lowest-loss"], losses)
     # The sums of three float32 numbers are exact in float64.
     means = [sum(row) for row in losses]
     best = means.index(min(means))
@@ -110,31 +102,9 @@ def test_lowest_loss_is_the_argmin_and_ties_go_to_the_nearest(losses: list[list[
     assert tensor_of(choice.model).tolist() == [best, best]
 
 
-INF, NAN = float("inf"), float("nan")
-
-
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(
-    ("losses", "usable"),
-    [
-        ([[3.0, 1.0], [0.5, 0.2], [9.0, 9.0]], {0, 1, 2}),
-        ([[INF, INF], [0.5, 0.2], [NAN, 1.0]], {1}),
-        ([[1.0, -INF], [NAN, NAN], [2.0, 3.0]], {2}),
-    ],
-)
-def test_every_rule_chooses_among_what_is_usable(
-    rule: str, losses: list[list[float]], usable: set[int]
-) -> None:
-    choice = decide(rule, losses)
-    assert tensor_of(choice.model).shape == (2,)
-    assert choice.selected.index in usable
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_with_nothing_usable_a_node_goes_on_from_its_own_model(rule: str) -> None:
-    choice = decide(rule, [[INF, 0.0], [NAN, NAN]])
-    assert torch.equal(tensor_of(choice.model), OWN)
-    assert choice.selected.index == 2
+def test_every_rule_chooses_among_what_is_usable(rule: str) -> None:
+    check_choices(RULES[rule])
 
 
 def test_no_rule_can_choose_garbage_even_if_it_tries() -> None:

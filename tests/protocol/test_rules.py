@@ -17,8 +17,7 @@ from basil.protocol.memory import Entry
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules import RULES, Candidates, Choice
 from basil.protocol.rules.lineage import lineage
-
-from ring_helpers import answered
+from basil.testing import answered
 
 OWN = torch.full((3,), -1.0)
 Table = list[list[float]]

@@ -1,0 +1,98 @@
+"""Decorators that enter one's own attack, rule, scheme, … under a short name.
+
+>>> from basil import register
+>>> @register.attack("overshoot", trains=True)               # doctest: +SKIP
+... def overshoot(view, *, factor=20.0):
+...     return view.chosen + factor * (view.honest - view.chosen)
+
+A recipe then names it `attack.name = "overshoot"`, in this process and in those that it starts.
+What such a function takes and returns: docs/extending.md.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from basil.attack import ATTACKS, Attack, DataAttack, declares
+from basil.attack.data import Poison
+from basil.attack.view import Lie, Trial, Work
+from basil.data import DATASETS, PARTITIONS
+from basil.errors import UserError
+from basil.learning.models import MODELS
+from basil.learning.schedule import SCHEDULES
+from basil.protocol.rules import RULES
+from basil.protocol.schemes import GRAPH, NOTHING, POOL, RING, RINGS, SCHEMES
+from basil.table import Table, states
+from basil.topology import GRAPHS, WEIGHTS
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def attack(
+    name: str,
+    *,
+    omniscient: bool = False,
+    trains: bool = False,
+    start: int = 1,
+    work: Work | None = None,
+    needs_sharing: bool = False,
+) -> Callable[[Callable[..., Lie | Trial]], Attack]:
+    """An attack on what is sent, (view, *, options) -> Lie; the keywords as of `declares`."""
+    declare = declares(
+        omniscient=omniscient, trains=trains, start=start, work=work, needs_sharing=needs_sharing
+    )
+    return lambda function: ATTACKS.register(name, declare(function))
+
+
+def data_attack(name: str, triggered: Poison | None = None) -> Callable[[Poison], Attack]:
+    """An attack through the samples, (samples, dataset, draw, *, options) -> Samples."""
+    return lambda function: ATTACKS.register(name, DataAttack(function, triggered))
+
+
+def rule(name: str) -> Callable[[F], F]:
+    """A selection rule, a generator (candidates, *, options) that returns a `Choice`."""
+    return _into(RULES, name)
+
+
+def scheme(name: str, on: str = RING) -> Callable[[F], F]:
+    """A scheme, a generator (node, *, options) over requests; on: "ring", "rings", "graph", …"""
+    if on not in (known := (RING, RINGS, GRAPH, NOTHING, POOL)):
+        raise UserError(f"scheme {name!r}: on = {on!r} must be one of {', '.join(known)}")
+    return _into(SCHEMES, name, on=on)
+
+
+def graph(name: str, random: bool = False) -> Callable[[F], F]:
+    """A graph, (people, stream, *, options) -> edges; random: drawn again if it is cut."""
+    return _into(GRAPHS, name, random=random)
+
+
+def weights(name: str) -> Callable[[F], F]:
+    """Weights on a graph, (graph, node) -> weight of each neighbour."""
+    return _into(WEIGHTS, name)
+
+
+def partition(name: str) -> Callable[[F], F]:
+    """A partition, (labels, nodes, rng, *, options) -> indices of the samples of each node."""
+    return _into(PARTITIONS, name)
+
+
+def dataset(name: str) -> Callable[[F], F]:
+    """A data set, (seed, *, options) -> Dataset."""
+    return _into(DATASETS, name)
+
+
+def model(name: str, regression: bool = False) -> Callable[[F], F]:
+    """A network, (shape, classes, *, options) -> nn.Module; a class does, too."""
+    return _into(MODELS, name, regression=regression)
+
+
+def schedule(name: str) -> Callable[[F], F]:
+    """A learning rate in each round, (k, rate, rounds, *, options) -> float."""
+    return _into(SCHEDULES, name)
+
+
+def _into(table: Table[Any], name: str, **known: Any) -> Callable[[F], F]:
+    def enter(function: F) -> F:
+        entry: F = table.register(name, states(**known)(function))
+        return entry
+
+    return enter
