@@ -1,0 +1,62 @@
+"""Commands in processes of their own, with a package installed that is not Basil's."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import basil
+
+from package import RECIPE, install, write_package
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pip has put the package."""
+    folder = tmp_path_factory.mktemp("package")
+    write_package(folder / "source")
+    install(folder / "source", folder / "site")
+    return folder / "site"
+
+
+def environment(*first: Path) -> dict[str, str]:
+    """This process's, with these folders and this very Basil on the path."""
+    path = map(str, [*first, Path(basil.__file__).parents[1]])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., Answer]:
+    """command("run", "mine.toml", path=[site]) -> its exit code and what it printed."""
+    (tmp_path / "mine.toml").write_text(RECIPE)
+
+    def run(*words: object, path: tuple[Path, ...] = (), cwd: Path = tmp_path) -> Answer:
+        ended = subprocess.run(
+            [sys.executable, "-m", "basil", *map(str, words)],
+            cwd=cwd,
+            env=environment(*path),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return Answer(ended.returncode, ended.stdout, ended.stderr)
+
+    return run
