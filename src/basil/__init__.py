@@ -5,7 +5,7 @@
 >>> result.summary["accuracy"]["worst"]                  # doctest: +SKIP
 
 For one's own attacks, rules, data sets, … there are `basil.register`, `basil.testing` and the types
-below (docs/extending.md).
+below (docs/start/extending.md).
 """
 
 from typing import TYPE_CHECKING, Any

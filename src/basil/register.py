@@ -6,7 +6,7 @@
 ...     return view.chosen + factor * (view.honest - view.chosen)
 
 A recipe then names it `attack.name = "overshoot"`, in this process and in those that it starts.
-What such a function takes and returns: docs/extending.md.
+What such a function takes and returns: docs/start/extending.md.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,11 @@
-"""The package of docs/extending.md: its files, and how it is installed."""
+"""The package of docs/start/extending.md: its files, and how it is installed."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "start" / "extending.md").read_text(encoding="utf-8")
 RECIPE = """
 seed = 1
 [data]
