@@ -88,19 +88,15 @@ def node(args: argparse.Namespace) -> int:
     needs_peers()
     import torch
 
-    from basil.attack import ATTACKS
     from basil.errors import UserError
     from basil.peer.run.logs import set_up
     from basil.peer.run.peer import Peer
     from basil.peer.run.start import Options
-    from basil.recipe import NO_ATTACK
 
     torch.set_num_threads(args.threads or os.cpu_count() or 1)
     for name in ("patience", "window", "linger"):
         if not 0 <= getattr(args, name) < 1e6:
             raise UserError(f"--{name} {getattr(args, name)}: it must be seconds, 0 or more")
-    if args.attack != NO_ATTACK:
-        ATTACKS[args.attack]  # a sentence, if there is none of this name
     options = Options(
         folder=Path(args.dir),
         attack=args.attack,

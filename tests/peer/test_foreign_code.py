@@ -1,0 +1,61 @@
+"""Peers whose recipe names others' code: all must have the same."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from basil import foreign
+from basil.attack import ATTACKS
+from basil.experiment import Experiment
+from basil.recipe import parse
+
+from nursery import Ring
+
+RECIPE: dict[str, Any] = {
+    "seed": 1,
+    "data": {"dataset": "synthetic", "samples": 400},
+    "ring": {"nodes": 4, "byzantine": 1, "connectivity": 2},
+    "scheme": {"rounds": 3},
+    "learning": {"model": "softmax", "batch": 16, "rate": 0.1},
+    "attack": {"name": "mine.py:upside_down"},
+    "record": {"every": 2},
+}
+MINE = '''
+def upside_down(view, *, factor: float = 1.0):
+    """Minus the nearest model."""
+    return -factor * view.honest
+'''
+
+
+@pytest.fixture
+def ring(
+    ring_of: Callable[..., Ring], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Ring]:
+    """Four nodes, each with its own copy of the file beside its roster."""
+    monkeypatch.setattr(foreign, "_folders", [str(tmp_path)])
+    monkeypatch.setattr(ATTACKS, "_foreign", {})
+    (tmp_path / "mine.py").write_text(MINE)
+    ring = ring_of(RECIPE)
+    for i in range(ring.nodes):
+        (ring.node(i) / "mine.py").write_text(MINE)
+    yield ring
+    ring.end()
+
+
+def test_a_ring_carries_out_what_a_file_says(ring: Ring) -> None:
+    liars = Experiment(parse(RECIPE)).cast.byzantine
+    for i in range(ring.nodes):
+        ring.start(i, *(["--attack", "mine.py:upside_down"] * (i in liars)))
+    assert set(ring.wait().values()) == {0}, ring.story(range(ring.nodes))
+
+
+@pytest.mark.slow
+def test_whoever_has_another_source_does_not_agree(ring: Ring) -> None:
+    (ring.node(2) / "mine.py").write_text(MINE.replace("-factor", "-2 * factor"))
+    ring.start_all()
+    codes = ring.wait()
+    assert codes[2] == 2
+    assert "does not agree with nodes 0, 1, 3" in ring.log(2)
+    assert "the code it names" in ring.log(2)
