@@ -111,7 +111,7 @@ def commands(page: Path) -> Iterator[list[str]]:
     lines = [line for code in blocks(page, "sh") for line in code.replace("\\\n", " ").splitlines()]
     lines += re.findall(r"(?<!`)`(basil [^`]*)`(?!`)", FENCE.sub("", text))
     for line in lines:
-        if line.strip().startswith("basil ") and not re.search(r"[$…|\[]|\b[A-Z]{2,}\b", line):
+        if line.strip().startswith("basil ") and not re.search(r"[$…|]|\b[A-Z]{2,}\b", line):
             yield shlex.split(line, comments=True)[1:]
 
 
