@@ -1,7 +1,6 @@
 """Commands in processes of their own, with a package installed that is not Basil's."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,9 +10,7 @@ from typing import Any
 
 import pytest
 
-import basil
-
-from package import RECIPE, install, write_package
+from package import RECIPE, environment, install, write_package
 
 
 @dataclass(frozen=True)
@@ -35,12 +32,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_package(folder / "source")
     install(folder / "source", folder / "site")
     return folder / "site"
-
-
-def environment(*first: Path) -> dict[str, str]:
-    """This process's, with these folders and this very Basil on the path."""
-    path = map(str, [*first, Path(basil.__file__).parents[1]])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 @pytest.fixture

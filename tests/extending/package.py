@@ -1,11 +1,14 @@
 """The package of docs/start/extending.md: its files, and how it is installed."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "start" / "extending.md").read_text(encoding="utf-8")
+import basil
+
+DOCUMENT = (Path(__file__).parents[2] / "docs/start/extending.md").read_text(encoding="utf-8")
 RECIPE = """
 seed = 1
 [data]
@@ -51,3 +54,9 @@ def install(folder: Path, target: Path) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     alone = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(target)]
     subprocess.run([*pip, *alone, str(folder)], check=True, capture_output=True, timeout=120)
+
+
+def environment(*first: Path) -> dict[str, str]:
+    """This process's, with these folders and this very Basil on the path."""
+    path = map(str, [*first, Path(basil.__file__).parents[1]])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}

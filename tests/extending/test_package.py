@@ -8,9 +8,7 @@ import sys
 
 import pytest
 
-from conftest import environment
-
-from package import RECIPE, block
+from package import RECIPE, block, environment
 
 
 def test_list_shows_them(command, installed):
