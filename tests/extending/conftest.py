@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from package import RECIPE, environment, install, write_package
+from other_package import RECIPE, environment, install, write_package
 
 
 @dataclass(frozen=True)

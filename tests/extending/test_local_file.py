@@ -17,7 +17,7 @@ from basil.learning.schedule import SCHEDULES
 from basil.recipe import code_of, fingerprint, load, parse
 from basil.table import Table
 
-from package import RECIPE, block
+from other_package import RECIPE, block
 
 LOCAL = RECIPE.replace("two-moons", "synthetic").replace("median-loss", "lowest-loss")
 LOCAL = LOCAL.replace('"overshoot"', '"mine.py:overshoot"')
@@ -60,6 +60,7 @@ def test_a_file_beside_the_recipe_is_run_in_processes_too(study, command):
     file, _ = command(
         *words, "--attacks", "mine.py:overshoot", "mine:overshoot", "--jobs", "2", "--out", "cmp"
     ).json
+    assert module["attack"] == "mine:overshoot"
     assert file["attack"] == "mine.py:overshoot"
     alone = Experiment(load(study / "mine.toml")).run(study / "alone")
     assert file["model_sha256"] == alone["model_sha256"]

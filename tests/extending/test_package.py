@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from package import RECIPE, block, environment
+from other_package import RECIPE, block, environment
 
 
 def test_list_shows_them(command, installed):
