@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from basil.learning.layout import Layout
 from basil.learning.models import half_squared_error, linear
 from basil.learning.pool import Batch, Pool
 from basil.protocol.basil import basil, r_plain
-from basil.protocol.node import Node
+from basil.protocol.node import GraphPlace, GroupPlace, Node, RingPlace
 from basil.protocol.requests import Protocol, Record
 from basil.protocol.rules import lowest_loss
 from basil.topology import Ring
@@ -76,19 +76,25 @@ class Witness:
 def plain_node(node: int, compute: Compute, **changes: Any) -> Node:
     """A node that draws its own number in every round; what a test is about, it changes."""
     usual: dict[str, Any] = {
-        "id": node,
         "ring": Ring((0, 1, 2)),
         "connectivity": 2,
         "reach": 2,
+        "rule": lowest_loss,
+        "id": node,
         "rounds": 1,
         "initial_model": compute.initial,
         "draw": lambda k: (Batch(np.array([node])),),
         "rate": lambda k: 0.5,
         "key": lambda k: 0,
-        "rule": lowest_loss,
         "patience": 1.0,
     }
-    return Node(**{**usual, **changes})
+    given = {**usual, **changes}
+
+    def part(kind: type) -> Any:
+        return kind(**{f.name: given.pop(f.name) for f in fields(kind) if f.name in given})
+
+    places = {"on_ring": RingPlace, "on_rings": GroupPlace, "on_graph": GraphPlace}
+    return Node(**{name: part(kind) for name, kind in places.items()}, **given)
 
 
 def sender_of(

@@ -20,7 +20,7 @@ NODES, ROUNDS = 5, 3
 
 def gossip(node: Node) -> Protocol:
     """Train one's own model, send it to all, go on from the average of all."""
-    others = tuple(i for i in node.ring.order if i != node.id)
+    others = tuple(i for i in node.on_ring.ring.order if i != node.id)
     model = node.initial_model
     for k in range(1, ROUNDS + 1):
         model = yield Train(model, node.draw(k), node.rate(k), lambda: 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from basil.engine.process import Absence
 from basil.protocol.g_plain import g_plain
-from basil.protocol.node import Node
+from basil.protocol.node import GraphPlace, Node, RingPlace
 from basil.protocol.requests import Arrival, Checkpoint, Missing, Receive, Record, Send, Train
 from basil.protocol.ubar import ubar
 from basil.topology import Graph, Population, Ring, build_graph
@@ -136,18 +136,14 @@ class Script:
     def __init__(self, **settings: Any) -> None:
         self.node = Node(
             id=0,
-            ring=Ring(range(4)),
-            connectivity=1,
-            reach=1,
             rounds=9,
             initial_model=torch.zeros(1),
             draw=lambda k: (),
             rate=lambda k: 0.1,
             key=lambda k: 0,
-            rule=None,  # type: ignore[arg-type]
             patience=10.0,
-            neighbours=(1, 2, 3),
-            weights=dict.fromkeys((1, 2, 3), 0.25),
+            on_ring=RingPlace(Ring(range(4)), connectivity=1, reach=1, rule=None),
+            on_graph=GraphPlace((1, 2, 3), dict.fromkeys((1, 2, 3), 0.25)),
             **settings,
         )
         self.protocol = g_plain(self.node)

@@ -63,7 +63,6 @@ def adversary(
     others it sends what an honest node would.
     """
     calendar = calendar or Calendar()
-    lap = len(node.grouping.ring_of(node.id) if node.grouping else node.ring)
 
     def lies(at: tuple[int, str]) -> bool:
         k, stage = at
@@ -127,7 +126,7 @@ def adversary(
                     layout=layout,
                     symmetries=symmetries,
                     spare=partial(_spare, node, request.round),
-                    lap=lap,
+                    lap=node.lap,
                     receivers=request.to,
                     colluders=colluders,
                     weights=weights,
@@ -176,7 +175,7 @@ def lies_in(k: int, start: int, every: int) -> bool:
 
 def _spare(node: Node, number: int) -> Batch:
     """Of a round that will never come."""
-    return node.draw(node.laps * node.rounds + number)[0]
+    return node.draw(node.on_rings.laps * node.rounds + number)[0]
 
 
 def _no_losses(node: Node, batch: Batch) -> Losses:

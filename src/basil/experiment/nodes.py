@@ -12,7 +12,7 @@ from basil.experiment.cast import Cast
 from basil.experiment.machine import Machine, Own
 from basil.experiment.options import options_of
 from basil.learning.pool import Batch
-from basil.protocol.node import Node
+from basil.protocol.node import GraphPlace, GroupPlace, Node, RingPlace
 from basil.protocol.requests import Protocol
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import Recipe
@@ -74,28 +74,31 @@ class Nodes(Assembly):
         recipe, seed, graph = self.recipe, self.recipe.seed, self.cast.graph
         return Node(
             id=node,
-            ring=self.cast.ring,
-            connectivity=recipe.connectivity,
-            reach=recipe.reach,
             rounds=recipe.scheme.rounds,
             initial_model=self.compute.initial,
             draw=partial(self._draw, node),
             rate=self._rate,
             key=lambda k: rng.key(seed, "node", node, "round", k, "training"),
-            rule=self.rule,
-            layers=tuple(self.compute.layout.layers),
             patience=self.patience,
-            grouping=self.cast.grouping,
-            laps=recipe.laps,
-            hop_patience=self.hop_patience,
-            by_outcome=recipe.canonical,
-            score_on_arrival=recipe.scheme.scoring == "arrival",
+            on_ring=RingPlace(
+                ring=self.cast.ring,
+                connectivity=recipe.connectivity,
+                reach=recipe.reach,
+                rule=self.rule,
+                layers=tuple(self.compute.layout.layers),
+                score_on_arrival=recipe.scheme.scoring == "arrival",
+            ),
+            on_rings=GroupPlace(
+                self.cast.grouping, recipe.laps, self.hop_patience, by_outcome=recipe.canonical
+            ),
+            on_graph=GraphPlace(
+                neighbours=graph.neighbours[node] if graph else (),
+                weights=self.cast.weights(node) if graph else {},
+                byzantine=recipe.ring.byzantine,
+            ),
             start=now,
             state=state,
             rejoin_round=rejoin_round,
-            neighbours=graph.neighbours[node] if graph else (),
-            weights=self.cast.weights(node) if graph else {},
-            byzantine=recipe.ring.byzantine,
         )
 
     def _rehearse(self) -> None:

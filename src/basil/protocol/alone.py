@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from basil.protocol.graph_round import Heard, Step, gossip
-from basil.protocol.node import Node
+from basil.protocol.node import GraphPlace, Node
 from basil.protocol.requests import Protocol
 
 
 def local(node: Node) -> Protocol:
     """Each node trains on its own data and talks to nobody: what working together must beat."""
-    return gossip(replace(node, neighbours=()), _train)
+    return gossip(replace(node, on_graph=GraphPlace()), _train)
 
 
 def centralised(node: Node) -> Protocol:
@@ -19,7 +19,7 @@ def centralised(node: Node) -> Protocol:
     as the benign nodes take together.  Nothing is sent; each step takes its time, one after the
     other, as on a ring.
     """
-    return gossip(replace(node, neighbours=()), _train)
+    return gossip(replace(node, on_graph=GraphPlace()), _train)
 
 
 def _train(heard: Heard) -> Step:

@@ -53,8 +53,10 @@ def r_plain(node: Node) -> Protocol:
 
     The same ring with S = 1 and nothing to compare.  Whoever stands before you is trusted.
     """
-    dropouts = node.reach - node.connectivity
-    alone = replace(node, connectivity=1, reach=1 + dropouts)
+    dropouts = node.on_ring.reach - node.on_ring.connectivity
+    alone = replace(
+        node, on_ring=replace(node.on_ring, connectivity=1, reach=1 + dropouts, rule=None)
+    )
     return RingMember(alone, scores=False).run()
 
 
@@ -73,13 +75,13 @@ class RingMember:
 
     def __init__(self, node: Node, scores: bool = True, calendar: Calendar | None = None) -> None:
         self.node = node
-        self.ring = node.ring
+        self.ring = node.on_ring.ring
         self.calendar = calendar or Calendar()
         self.scores = scores
-        self._rule: Rule = node.rule if scores else _trust_the_nearest
-        self.predecessors = frozenset(self.ring.behind(node.id, node.reach))
-        self.successors = self.ring.ahead(node.id, node.reach)
-        self.memory = Memory(node.connectivity)
+        self._rule: Rule = node.on_ring.rule or _trust_the_nearest
+        self.predecessors = frozenset(self.ring.behind(node.id, node.on_ring.reach))
+        self.successors = self.ring.ahead(node.id, node.on_ring.reach)
+        self.memory = Memory(node.on_ring.connectivity)
         self.memory.insert(Entry(INITIAL, -1, node.initial_model))  # line 4
         self.model = node.initial_model  # this node's own last model
         self.passed_on = node.initial_model  # what it sent in its last turn
@@ -146,7 +148,7 @@ class RingMember:
 
     def _score_on(self, batch: Batch) -> Batch | None:
         """What models are to be scored on as they arrive."""
-        return batch if self.scores and self.node.score_on_arrival else None
+        return batch if self.scores and self.node.on_ring.score_on_arrival else None
 
     def _choose(
         self, memory: Memory, k: int, batch: Batch, own: Tensor, state: dict[str, Any]
@@ -154,7 +156,7 @@ class RingMember:
         """Line 10, eq. (3): one of the stored models, by the node's rule."""
         entries = memory.nearest_first()
         losses = yield from self._scored(memory, entries, k, batch)
-        layers, lap = self.node.layers, len(self.ring)
+        layers, lap = self.node.on_ring.layers, len(self.ring)
         candidates = Candidates(entries, losses, own, batch, state, layers, lap)
         return candidates, (yield from self._rule(candidates))
 
@@ -235,7 +237,7 @@ class RingMember:
     def _restore(self, state: dict[str, Any]) -> None:
         self.round, self.turned = state["round"], state["turned"]
         self.model, self.passed_on = state["model"], state["passed_on"]
-        self.memory = Memory(self.node.connectivity)
+        self.memory = Memory(self.node.on_ring.connectivity)
         for entry in unpack(state["memory"]):
             self.memory.insert(entry)
         self.newest = {int(sender): step for sender, step in state["newest"].items()}

@@ -58,8 +58,10 @@ def r_plain_plus(node: Node) -> Protocol:
     The last node of each ring passes the average on, and the first one goes on from it; everybody
     is trusted.  The same as Basil+ with S = 1 and nothing to compare.
     """
-    dropouts = node.reach - node.connectivity
-    alone = replace(node, connectivity=1, reach=1 + dropouts)
+    dropouts = node.on_ring.reach - node.on_ring.connectivity
+    alone = replace(
+        node, on_ring=replace(node.on_ring, connectivity=1, reach=1 + dropouts, rule=None)
+    )
     yield from GroupMember(alone, scores=False).run()
 
 
@@ -67,19 +69,19 @@ class GroupMember(RingMember):
     """One node's part in a ring of several.  Its attributes are all that it remembers."""
 
     def __init__(self, node: Node, scores: bool = True) -> None:
-        self.grouping = grouping = node.grouping or Grouping(node.ring.order, 1)
+        self.grouping = grouping = node.on_rings.grouping or Grouping(node.on_ring.ring.order, 1)
         self.group = group = grouping.group_of[node.id]
-        self.width = node.reach  # of S_g and U_g: S, and d more where d may be away (Appendix C)
+        self.width = node.on_ring.reach  # of S_g and U_g: S + d (Appendix C)
         ring = grouping.rings[group]
         most = len(ring) - 1
-        S, reach = min(node.connectivity, most), min(node.reach, most)
-        place = replace(node, ring=ring, connectivity=S, reach=reach)
-        super().__init__(place, scores, Calendar(node.laps, joined=len(grouping) > 1))
+        S, reach = min(node.on_ring.connectivity, most), min(node.on_ring.reach, most)
+        place = replace(node, on_ring=replace(node.on_ring, ring=ring, connectivity=S, reach=reach))
+        super().__init__(place, scores, Calendar(node.on_rings.laps, joined=len(grouping) > 1))
         self.passes_on = node.id in self._last(group)  # is in S_g
         self.starts = node.id in self._first(group)  # is in U_g
         self.route = grouping.routes[group]
         self.sources = self._sources()
-        self.by_outcome = node.by_outcome and scores
+        self.by_outcome = node.on_rings.by_outcome and scores
         self.records: list[Record] = []  # of choices since the last checkpoint
         self.global_round = 1
         self.stage = RING
@@ -178,7 +180,7 @@ class GroupMember(RingMember):
             chosen = yield from self._chosen_of(k, MULTICAST, self._last(0), since, lap, self.model)
             self.model, since = tensor_of(chosen), self.now
         # Basil begins again, with x^(i,g) in the place of x⁰.
-        self.memory = Memory(self.node.connectivity)
+        self.memory = Memory(self.node.on_ring.connectivity)
         self.memory.insert(Entry(INITIAL, -1, self.model))
         first_step = self.ring.step(self.round, self.ring.order[0])
         self.watch = Watch(self.node.patience, first_step - 1, since)
@@ -209,7 +211,7 @@ class GroupMember(RingMember):
         most a patience for each of their turns; and one's own turn is not the last of its lap.
         """
         turns = (self.calendar.laps + 1) * self.grouping.largest
-        return self.turned_at + turns * self.node.patience + hops * self.node.hop_patience
+        return self.turned_at + turns * self.node.patience + hops * self.node.on_rings.hop_patience
 
     def _chosen_of(
         self,

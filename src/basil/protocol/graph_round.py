@@ -60,7 +60,7 @@ class Heard:
     @property
     def weights(self) -> Tensor:
         """W_ij for each sender; what is missing is shared out among those that are here."""
-        given = self.node.weights
+        given = self.node.on_graph.weights
         own = 1 - sum(given.values())
         total = own + sum(given[j] for j in self.senders)
         return self.own.new_tensor([given[j] / total for j in self.senders])
@@ -116,7 +116,7 @@ class GraphMember:
     def __init__(self, node: Node, scheme: Scheme) -> None:
         self.node = node
         self.scheme = scheme
-        self.neighbours = frozenset(node.neighbours)
+        self.neighbours = frozenset(node.on_graph.neighbours)
         self.model = node.initial_model
         self.round = 1  # the round that comes next
         self.sent: float | None = None  # when this node sent its model of that round
@@ -137,7 +137,7 @@ class GraphMember:
 
     def _take_round(self, k: int) -> Protocol:
         if self.sent is None:
-            self.sent = yield Send(self.node.neighbours, k, self.model)
+            self.sent = yield Send(self.node.on_graph.neighbours, k, self.model)
             yield Checkpoint(k, self._state_now())
         batches = self.node.draw(k)
         here = yield from self._gather(k, self.sent)
@@ -203,13 +203,14 @@ def liars_borne(node: Node, given: int, option: str) -> int:
     Fewer than half of the neighbours: more would leave nothing.  (Where some are silent, fewer than
     half of those that speak: `among`.)
     """
-    most = max(0, (len(node.neighbours) - 1) // 2)
+    neighbours = len(node.on_graph.neighbours)
+    most = max(0, (neighbours - 1) // 2)
     if given > most:
         raise UserError(
-            f"scheme.{option} = {given}: node {node.id} has {len(node.neighbours)} neighbours, and"
+            f"scheme.{option} = {given}: node {node.id} has {neighbours} neighbours, and"
             f" fewer than half of them can be set aside, so at most {most}"
         )
-    return min(node.byzantine, most) if given < 0 else given
+    return min(node.on_graph.byzantine, most) if given < 0 else given
 
 
 def among(heard: Heard, liars: int) -> int:

@@ -24,7 +24,7 @@ def ubar(node: Node, *, keep_fraction: float = 0.33, alpha: float = 0.5) -> Prot
     """
     share(keep_fraction, "keep_fraction", zero=False)
     share(alpha, "alpha")
-    keep = max(1, int(keep_fraction * len(node.neighbours)))
+    keep = max(1, int(keep_fraction * len(node.on_graph.neighbours)))
 
     def scheme(heard: Heard) -> Step:
         own = heard.own
