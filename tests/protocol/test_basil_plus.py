@@ -272,7 +272,7 @@ def test_what_a_liar_may_send_is_ignored() -> None:
     first, second = model + 1, model + 2
     assert isinstance(member.send(Arrival(2, calendar.aggregation(1), first, 0.1)), Receive)
     assert isinstance(member.send(Arrival(2, calendar.aggregation(1), second, 0.1)), Receive)
-    heard = member.gi_yieldfrom.gi_frame.f_locals["self"].heard  # type: ignore[union-attr]
+    heard = member.gi_frame.f_locals["mine"].between
     assert [(at, entry.model) for at, entry in heard.items()] == [
         ((calendar.aggregation(1), 2), first)
     ]

@@ -59,6 +59,10 @@ class Calendar:
         """The last round of a ring in global round k."""
         return k * self.laps
 
+    def ends_laps(self, ring_round: int) -> bool:
+        """Is this round of a ring the last one of its global round?"""
+        return ring_round % self.laps == 0
+
     def _place(self, number: int) -> tuple[int, str, int]:
         before, place = divmod(number - 1, self._numbers)
         stage = RING if place < self.laps else STAGES[place - self.laps + 1]

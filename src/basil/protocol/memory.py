@@ -1,8 +1,7 @@
 """StoredModels of Algorithm 1: the last S models that a node was sent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
 
 from torch import Tensor
 
@@ -25,6 +24,7 @@ class Entry:
     scored_in: int = 0  # the round whose batch the losses belong to
 
 
+@dataclass(slots=True, eq=False)
 class Memory:
     """A queue of the last S inserted models, at most one of each sender.
 
@@ -33,16 +33,18 @@ class Memory:
     the only ones talking could fill it; here b senders never hold more than b places.
     """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._entries: dict[int, Entry] = {}  # by sender, oldest insertion first
+    size: int
+    by_sender: dict[int, Entry] = field(default_factory=dict)  # oldest insertion first
+
+    def __copy__(self) -> "Memory":
+        return Memory(self.size, self.by_sender.copy())
 
     @property
     def entries(self) -> list[Entry]:
-        return list(self._entries.values())
+        return list(self.by_sender.values())
 
     def insert(self, entry: Entry) -> None:
-        entries = self._entries
+        entries = self.by_sender
         entries.pop(entry.sender, None)
         entries[entry.sender] = entry
         if len(entries) > self.size:
@@ -50,33 +52,11 @@ class Memory:
 
     def replace(self, entry: Entry) -> None:
         """The same model with other losses: it keeps its place in the queue."""
-        self._entries[entry.sender] = entry
+        self.by_sender[entry.sender] = entry
 
     def nearest_first(self) -> list[Entry]:
         """The later the turn, the nearer the predecessor."""
-        return sorted(self._entries.values(), key=_step, reverse=True)
+        return sorted(self.by_sender.values(), key=_step, reverse=True)
 
 
 _step = attrgetter("step")
-
-
-def pack(entries: list[Entry]) -> list[dict[str, Any]]:
-    """Entries as plain values, for a checkpoint."""
-    return [
-        {
-            "sender": entry.sender,
-            "step": entry.step,
-            "model": entry.model,
-            "losses": None if entry.losses is None else entry.losses.wait(),
-            "scored_in": entry.scored_in,
-        }
-        for entry in entries
-    ]
-
-
-def unpack(packed: list[dict[str, Any]]) -> list[Entry]:
-    return [
-        Entry(**{**fields, "losses": None if losses is None else Losses(losses)})
-        for fields in packed
-        for losses in [fields["losses"]]
-    ]
