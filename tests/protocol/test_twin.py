@@ -1,18 +1,16 @@
-"""Algorithm 1 as a slow, literal twin: loops, S evaluations at the turn, torch's own SGD.
+"""Algorithm 1 as a slow, literal twin: examples/algorithm1.py.
 
 It shares with the engine only what a paper would call the inputs: the data, the order, who lies,
 which samples a node draws, x⁰, and a liar's random numbers.  It must make the same choices and
 arrive at the same models, turn by turn.
 """
 
-import copy
-from collections import deque
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from basil import rng
@@ -20,6 +18,8 @@ from basil.experiment import Experiment
 from basil.learning.models import mlp
 from basil.recipe import parse
 from basil.record.recorder import Recorder
+
+from algorithm1 import Samples, Turn, algorithm_1, mean_loss, sgd
 
 N, B, S, K = 9, 3, 4, 4
 
@@ -37,58 +37,39 @@ def recipe(attack: str, canonical: bool, **learning: Any) -> Any:
     )
 
 
-def literal_basil(experiment: Experiment, attack: str) -> list[tuple[int, int, int | None, Any]]:
-    """Algorithm 1, line by line.  Returns (round, node, chosen, model) for every turn."""
-    settings = experiment.recipe
-    order = experiment.cast.ring.order
-    network = mlp((1, 8, 8), 10)
-    x0 = experiment.compute.initial
-    samples = experiment.compute.pool.take
-    loss = nn.CrossEntropyLoss()
-    canonical = experiment.compute.canonical  # not the paper's
+def literal_basil(experiment: Experiment, attack: str) -> list[Turn]:
+    """The turns of examples/algorithm1.py with the same inputs."""
+    settings, compute = experiment.recipe, experiment.compute
+    network, canonical = mlp((1, 8, 8), 10), compute.canonical  # not the paper's
     form = canonical or (lambda model: model)
 
-    def load(vector: torch.Tensor) -> nn.Module:
-        module = copy.deepcopy(network)
-        vector_to_parameters(vector.clone(), module.parameters())
-        return module
+    def draw(i: int, k: int) -> list[Samples]:
+        drawn = experiment._draw(i, k)
+        return [compute.pool.take(torch.from_numpy(batch.indices)) for batch in drawn]
 
-    stored = {i: deque([(None, x0)], maxlen=S) for i in order}  # lines 3-5
-    turns = []
-    for k in range(1, K + 1):  # line 7
-        for p, i in enumerate(order):  # line 8
-            batches = [samples(torch.from_numpy(batch.indices)) for batch in experiment._draw(i, k)]
-            x, y = batches[0]
-            losses = []
-            for _, candidate in reversed(stored[i]):  # nearest first, so that it wins a tie
-                with torch.no_grad():
-                    losses.append(float(loss(load(candidate)(x), y)))
-            best = min(range(len(losses)), key=losses.__getitem__)  # line 10, eq. (3)
-            chosen, start = list(reversed(stored[i]))[best]
-            module = load(start)
-            rate = settings.learning.rate / (1 + settings.learning.options["decay"] * k)
-            optimiser = torch.optim.SGD(module.parameters(), lr=rate)
-            for x, y in batches:  # line 11, eq. (2)
-                optimiser.zero_grad()
-                loss(module(x), y).backward()
-                if canonical is not None:
-                    most = canonical.limits(
-                        torch.cat([p.grad.flatten() for p in module.parameters()])
-                    )
-                    vector = parameters_to_vector(module.parameters()).detach()
-                    vector_to_parameters(vector.clamp(-most, most), module.parameters())
-                optimiser.step()
-            model = form(parameters_to_vector(module.parameters()).detach())
-            turns.append((k, i, chosen, model))
-            if i in experiment.cast.byzantine:  # line 13
-                if attack == "gaussian":
-                    stream = rng.torch_stream(settings.seed, "attack", i, k)
-                    model = torch.randn(model.shape, generator=stream)
-                if attack == "sign-flip":
-                    model = -model
-            for s in range(1, S + 1):  # lines 14-16
-                stored[order[(p + s) % N]].append((i, form(model)))
-    return turns
+    def limit(module: nn.Module) -> None:
+        if canonical is not None:
+            parameters = list(module.parameters())
+            most = canonical.limits(torch.cat([p.grad.flatten() for p in parameters]))
+            vector = parameters_to_vector(parameters).detach()
+            vector_to_parameters(vector.clamp(-most, most), parameters)
+
+    def update(model: Tensor, i: int, k: int) -> Tensor:
+        rate = settings.learning.rate / (1 + settings.learning.options["decay"] * k)
+        return form(sgd(network, model, draw(i, k), rate, limit))
+
+    def sends(model: Tensor, i: int, k: int) -> Tensor:
+        if i in experiment.cast.byzantine and attack == "gaussian":
+            stream = rng.torch_stream(settings.seed, "attack", i, k)
+            model = torch.randn(model.shape, generator=stream)
+        if i in experiment.cast.byzantine and attack == "sign-flip":
+            model = -model
+        return form(model)
+
+    def loss(model: Tensor, i: int, k: int) -> float:
+        return mean_loss(network, model, draw(i, k)[0])
+
+    return algorithm_1(experiment.cast.ring.order, S, K, compute.initial, loss, update, sends)
 
 
 @pytest.mark.parametrize("attack", ["none", "gaussian", "sign-flip"])
