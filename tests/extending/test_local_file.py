@@ -57,7 +57,7 @@ def study(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_file_beside_the_recipe_is_run_in_processes_too(study, command):
     words = ("compare", study / "mine.toml", "--schemes", "basil", "--no-report", "--json")
-    file, _ = command(
+    file, module = command(
         *words, "--attacks", "mine.py:overshoot", "mine:overshoot", "--jobs", "2", "--out", "cmp"
     ).json
     assert module["attack"] == "mine:overshoot"

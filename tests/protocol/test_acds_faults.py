@@ -5,8 +5,8 @@ import pytest
 
 from basil import rng
 from basil.attack.sharing import FAULTS
-from basil.protocol.acds import Member, Sharer
 from basil.protocol.basket import Basket
+from basil.protocol.basket_inbox import BasketInbox, Sharer
 from basil.protocol.requests import Absent, Arrival
 from basil.protocol.timetable import Timetable
 
@@ -128,17 +128,17 @@ def test_a_second_sender_makes_up_for_a_silent_first() -> None:
 def test_a_group_that_has_sent_counts_also_if_its_sender_is_given_up_later() -> None:
     """A false report after the basket came costs nothing, and nobody waits for another sender."""
     me = member(3)
-    me._take_in(Arrival(4, 4, Basket(np.arange(2), 8), 0.0))
-    me._take_in(Arrival(5, 2, Absent(4), 0.0))
+    me.take_in(Arrival(4, 4, Basket(np.arange(2), 8), 0.0))
+    me.take_in(Arrival(5, 2, Absent(4), 0.0))
     assert me.absent == {4}
-    assert me._missing() == []
+    assert me.missing() == []
 
 
-def member(node: int) -> Member:
+def member(node: int) -> BasketInbox:
     stream = rng.stream(0, "test")
     table = Timetable(((0, 1, 2, 3), (4, 5)), 2, 1, lambda k: 0.1 * k)
     never = lambda basket: np.zeros(len(basket), bool)  # noqa: E731
-    return Member(
+    return BasketInbox(
         Sharer(
             id=node,
             table=table,
@@ -153,11 +153,11 @@ def member(node: int) -> Member:
 
 def test_a_node_is_believed_about_its_own_predecessor_only() -> None:
     me = member(3)
-    me._take_in(Arrival(2, 2, Absent(0), 0.0))
+    me.take_in(Arrival(2, 2, Absent(0), 0.0))
     assert not me.absent
-    me._take_in(Arrival(1, 2, Absent(0), 0.0))
+    me.take_in(Arrival(1, 2, Absent(0), 0.0))
     assert me.absent == {0}
-    me._take_in(Arrival(0, 2, Absent(3), 0.0))  # who is absent accuses nobody
+    me.take_in(Arrival(0, 2, Absent(3), 0.0))  # who is absent accuses nobody
     assert me.absent == {0}
 
 
@@ -166,22 +166,22 @@ def test_a_node_is_believed_about_its_own_predecessor_only() -> None:
 )
 def test_a_basket_from_the_wrong_node_or_round_is_not_taken(sender, round) -> None:
     me = member(3)
-    me._take_in(Arrival(sender, round, Basket(np.arange(2), 8), 0.0))
+    me.take_in(Arrival(sender, round, Basket(np.arange(2), 8), 0.0))
     assert not me.here
     assert not me.groups
-    assert [i.what for i in me.outcome.incidents] == ["unexpected basket"]
+    assert [i.what for i in me.incidents] == ["unexpected basket"]
 
 
 def test_rows_of_another_type_or_shape_are_no_samples() -> None:
     me = member(3)
-    me._take_in(Arrival(2, 1, Basket(np.arange(2.0), 8), 0.0))
-    me._take_in(Arrival(2, 2, Basket(np.zeros((2, 3), np.int64), 8), 0.0))
+    me.take_in(Arrival(2, 1, Basket(np.arange(2.0), 8), 0.0))
+    me.take_in(Arrival(2, 2, Basket(np.zeros((2, 3), np.int64), 8), 0.0))
     assert [len(basket) for basket in me.here.values()] == [0, 0]
-    assert [(i.what, i.samples) for i in me.outcome.incidents] == [("no samples", 2)] * 2
+    assert [(i.what, i.samples) for i in me.incidents] == [("no samples", 2)] * 2
 
 
 def test_a_group_cannot_flood_the_others() -> None:
     me = member(3)
-    me._take_in(Arrival(4, 4, Basket(np.arange(5), 8), 0.0))  # 2 nodes, 2 batches of 1
+    me.take_in(Arrival(4, 4, Basket(np.arange(5), 8), 0.0))  # 2 nodes, 2 batches of 1
     assert len(me.groups[1, 4]) == 0
-    assert me.outcome.incidents[0].what == "too many samples"
+    assert me.incidents[0].what == "too many samples"
