@@ -30,6 +30,7 @@ from basil.protocol.requests import (
     Send,
     Train,
 )
+from basil.protocol.state import kept, restored
 
 AHEAD = 2  # rounds that a neighbour may be ahead; what claims to be from later is not kept
 
@@ -110,47 +111,53 @@ def gossip(node: Node, scheme: Scheme) -> Protocol:
     return GraphMember(node, scheme).run()
 
 
+@dataclass(eq=False)
+class State:
+    """All that a node on a graph remembers."""
+
+    model: Tensor
+    round: int = 1  # the round that comes next
+    sent: float | None = None  # when this node sent its model of that round
+    early: dict[tuple[int, int], Tensor] = field(default_factory=dict)  # (round, sender) -> model
+    spoke: frozenset[int] = frozenset()  # who was heard in the round before
+    memory: dict[str, Any] = field(default_factory=dict)  # the scheme's
+
+
 class GraphMember:
-    """One node on a graph.  Its attributes are all that it remembers."""
+    """One node on a graph."""
 
     def __init__(self, node: Node, scheme: Scheme) -> None:
         self.node = node
         self.scheme = scheme
         self.neighbours = frozenset(node.on_graph.neighbours)
-        self.model = node.initial_model
-        self.round = 1  # the round that comes next
-        self.sent: float | None = None  # when this node sent its model of that round
-        self.early: dict[tuple[int, int], Tensor] = {}  # (round, sender) -> model
-        self.spoke: frozenset[int] = frozenset()  # who was heard in the round before
-        self.memory: dict[str, Any] = {}
+        saved = node.state
+        self.state = State(node.initial_model) if saved is None else restored(State, saved)
 
     def run(self) -> Protocol:
-        if self.node.state is not None:
-            self._restore(self.node.state)
-        if self.node.rejoin_round is not None:
+        state, rejoins = self.state, self.node.rejoin_round
+        if rejoins is not None:
             # It was away: it takes part from this round on, with the model that it left with.
-            self.round, self.sent = self.node.rejoin_round, None
-            self.early.clear()
-            self.spoke = self.neighbours
-        while self.round <= self.node.rounds:
-            yield from self._take_round(self.round)
+            state.round, state.sent, state.early, state.spoke = rejoins, None, {}, self.neighbours
+        while state.round <= self.node.rounds:
+            yield from self._take_round(state.round)
 
     def _take_round(self, k: int) -> Protocol:
-        if self.sent is None:
-            self.sent = yield Send(self.node.on_graph.neighbours, k, self.model)
-            yield Checkpoint(k, self._state_now())
+        state = self.state
+        if state.sent is None:
+            state.sent = yield Send(self.node.on_graph.neighbours, k, state.model)
+            yield Checkpoint(k, kept(state))
         batches = self.node.draw(k)
-        here = yield from self._gather(k, self.sent)
+        here = yield from self._gather(k, state.sent)
         senders = tuple(sorted(here))
         bodies = tuple(here[j] for j in senders)
-        memory = self.memory.copy()
-        heard = Heard(self.node, k, self.model, senders, bodies, batches, memory)
-        self.model = yield from self.scheme(heard)
-        self.memory = memory
-        yield Record(k, self.model)
-        self.round, self.sent = k + 1, None
+        memory = state.memory.copy()
+        heard = Heard(self.node, k, state.model, senders, bodies, batches, memory)
+        state.model = yield from self.scheme(heard)
+        state.memory = memory
+        yield Record(k, state.model)
+        state.round, state.sent = k + 1, None
         # A node that leaves does so here, before it has said anything in the next round.
-        yield Checkpoint(self.round, self._state_now())
+        yield Checkpoint(state.round, kept(state))
 
     def _gather(self, k: int, sent: float) -> Generator[Request, Any, dict[int, Tensor]]:
         """The neighbours' models of round k, or of as many as speak before the deadline.
@@ -159,11 +166,12 @@ class GraphMember:
         itself: it is given twice the patience, so that silence does not spread.  One that was
         silent already is given it once, and costs that every round.
         """
-        heard = {j for (_, j) in self.early}
+        state = self.state
+        heard = {j for (_, j) in state.early}
         # Neighbours that may still send a model of round k: not those that are past it.
-        waited_for = set(self.neighbours - {j for (r, j) in self.early if r >= k})
+        waited_for = set(self.neighbours - {j for (r, j) in state.early if r >= k})
         while waited_for:
-            hopeful = any(j in self.spoke or j in heard for j in waited_for)
+            hopeful = any(j in state.spoke or j in heard for j in waited_for)
             arrival = yield Receive(sent + (2 if hopeful else 1) * self.node.patience)
             if isinstance(arrival, Missing):
                 break
@@ -172,29 +180,11 @@ class GraphMember:
             heard.add(arrival.sender)  # a model of a past round, too, is a sign of life
             if k <= arrival.round <= k + AHEAD:
                 waited_for.discard(arrival.sender)
-                self.early.setdefault((arrival.round, arrival.sender), arrival.body)
-        here = {j: model for (r, j), model in self.early.items() if r == k}
-        self.early = {(r, j): model for (r, j), model in self.early.items() if r > k}
-        self.spoke = frozenset(heard)
+                state.early.setdefault((arrival.round, arrival.sender), arrival.body)
+        here = {j: model for (r, j), model in state.early.items() if r == k}
+        state.early = {(r, j): model for (r, j), model in state.early.items() if r > k}
+        state.spoke = frozenset(heard)
         return here
-
-    def _state_now(self) -> Callable[[], dict[str, Any]]:
-        """The state of this moment, made when it is asked for."""
-        now = {
-            "round": self.round,
-            "sent": self.sent,
-            "model": self.model,
-            "spoke": sorted(self.spoke),
-            "memory": self.memory,
-            "early": [[r, j, model] for (r, j), model in self.early.items()],
-        }
-        return lambda: now
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        self.round, self.sent, self.model = state["round"], state["sent"], state["model"]
-        self.spoke = frozenset(state["spoke"])
-        self.memory = dict(state["memory"])
-        self.early = {(r, j): model for r, j, model in state["early"]}
 
 
 def liars_borne(node: Node, given: int, option: str) -> int:
