@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
+from basil.errors import UserError
 from basil.learning.promises import Losses
 from basil.protocol.inbox import State
 from basil.protocol.memory import Entry, Memory
@@ -64,3 +66,8 @@ def test_what_happens_later_is_not_in_it() -> None:
     state.between.clear()
     state.round += 1
     assert plain(packed()) == before
+
+
+def test_a_checkpoint_of_another_version_is_said_to_be_one() -> None:
+    with pytest.raises(UserError, match="another version"):
+        restored(State, {"round": 3, "heard": [1, 2.0]})

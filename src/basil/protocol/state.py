@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
+from basil.errors import UserError
 from basil.learning.promises import Losses
 
 S = TypeVar("S")
@@ -27,6 +28,8 @@ def kept(state: Any) -> Callable[[], dict[str, Any]]:
 def restored(kind: type[S], saved: dict[str, Any]) -> S:
     """What `kept` has packed."""
     hints = get_type_hints(kind)
+    if saved.keys() != hints.keys():
+        raise UserError("the checkpoint is of another version of basil: start the run anew")
     return kind(**{name: _typed(hints[name], value) for name, value in saved.items()})
 
 
