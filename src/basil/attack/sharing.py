@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from basil.protocol.basket import Basket
+from basil.protocol.drive import Driver
 from basil.protocol.requests import Arrival, Request, Send
 from basil.table import Table
 
@@ -65,18 +66,14 @@ def meddler(
     protocol: Generator[Request, Any, T], fault: Meddle, start: int
 ) -> Generator[Request, Any, T]:
     """Run the sharing for this node, and pass on what the fault makes of it from a round on."""
-    answer: Any = None
     received: Basket | None = None
-    while True:
-        try:
-            request = protocol.send(answer)
-        except StopIteration as end:
-            outcome: T = end.value
-            return outcome
+    driver = Driver(protocol)
+    for request in driver:
         if isinstance(request, Send) and isinstance(request.body, Basket):
             body, last = request.body, received or request.body.only(slice(0, 0))
             made = fault(body, last) if request.round >= start else body
             request = replace(request, to=()) if made is None else replace(request, body=made)
-        answer = yield request
+        driver.answer = answer = yield request
         if isinstance(answer, Arrival) and isinstance(answer.body, Basket):
             received = answer.body
+    return driver.result

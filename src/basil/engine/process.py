@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from basil.protocol.calendar import RING
-from basil.protocol.requests import Arrival, Protocol, Receive
+from basil.protocol.drive import Driver
+from basil.protocol.requests import Arrival, Receive, Request
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Process:
     """A node in the simulator."""
 
     node: int
-    protocol: Protocol | None  # None: the node is away, or has finished
+    protocol: Driver[Request, None] | None  # None: the node is away, or has finished
     inbox: deque[Arrival] = field(default_factory=deque)
     receive: Receive | None = None  # the Receive that it waits in
     alarm: float = math.inf  # when its deadline will next be looked at

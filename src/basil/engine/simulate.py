@@ -2,8 +2,7 @@
 
 A discrete-event scheduler.  At each instant it resumes every node for which something has happened,
 until all of them wait: for a message, or for work.  Then the work of all nodes that ask at this
-instant is done together: the S receivers of a model ask for the loss of the same model at once, so
-it is loaded once and evaluated on their S batches.
+instant is done together (`jobs.py`).
 
 What happens at one instant is ordered by kind and node, never by history: the same run happens in
 the same way every time, also when it is taken up again from a checkpoint.
@@ -21,12 +20,13 @@ from torch import Tensor
 
 from basil.engine.collector import unhurried_collector
 from basil.engine.deadlines import Deadlines
+from basil.engine.jobs import Jobs
 from basil.engine.process import Absence, Process, Work
 from basil.engine.timing import Timing, size_of
 from basil.learning.compute import Compute
 from basil.learning.pool import Batch
-from basil.learning.promises import Losses
 from basil.protocol.calendar import RING
+from basil.protocol.drive import Driver
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
@@ -59,10 +59,6 @@ class Observer(Interface):
 # looks at the others' models looks last: at what all of them have sent up to this instant.
 STARTS, ARRIVES, ENDS, EXPIRES, OBSERVES = range(5)
 
-ToScore = tuple[Process, Tensor, Batch | None, Arrival | None]
-"""Who asks, which model, on what (None: it only takes the time); the arrival that its losses are
-handed over with, if any."""
-
 Start = Callable[[int, float, dict[str, Any] | None, int | None], Protocol]
 """Make a node's protocol: node, time, its last checkpoint, the round in which it rejoins."""
 
@@ -92,9 +88,7 @@ class Simulator:
         self.processes = {node: Process(node, None) for node in nodes}
         self._heap: list[tuple[float, int, int, int, Callable[[], None]]] = []
         self._number = itertools.count(1)
-        self._trains: list[tuple[Process, Train]] = []
-        # Models to be scored, by identity.
-        self._scores: dict[int, list[ToScore]] = {}
+        self._jobs = Jobs(compute, timing, self._after, self._resume)
         self._deadlines = Deadlines(self._at_last, self._expire)
         self._departures = {(a.node, a.leaves, a.stage) for a in absences}
         self._in_flight: dict[int, tuple[Arrival, tuple[int, ...]]] = {}
@@ -124,8 +118,8 @@ class Simulator:
             self.now = heap[0][0]
             while heap and heap[0][0] == self.now:
                 heapq.heappop(heap)[-1]()
-                if (self._scores or self._trains) and not (heap and heap[0][0] == self.now):
-                    self._work()
+                if self._jobs and not (heap and heap[0][0] == self.now):
+                    self._jobs.do()
             if self._finished_a_round:
                 self._finished_a_round = False
                 if not self.observer.instant(self):
@@ -138,6 +132,10 @@ class Simulator:
     def _at(self, time: float, kind: int, node: int, act: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (time, kind, node, next(self._number), act))
 
+    def _after(self, seconds: float, node: int, act: Callable[[], None]) -> None:
+        """The end of some work."""
+        self._at(self.now + seconds, ENDS, node, act)
+
     def _at_last(self, time: float, node: int, act: Callable[[], None]) -> None:
         """What passes only if nothing else happens at this instant."""
         self._at(time, EXPIRES, node, act)
@@ -147,7 +145,7 @@ class Simulator:
     def _begin(
         self, process: Process, state: dict[str, Any] | None, rejoin_round: int | None
     ) -> None:
-        process.protocol = self.start(process.node, self.now, state, rejoin_round)
+        process.protocol = Driver(self.start(process.node, self.now, state, rejoin_round))
         process.away = False
         process.since = self.now
         self._at(self.now, STARTS, process.node, lambda: self._resume(process, None))
@@ -155,64 +153,62 @@ class Simulator:
     def _resume(self, process: Process, answer: Any) -> None:
         """Let a node go on until it waits for something that is not here yet."""
         protocol = process.protocol
-        # A node that leaves at a checkpoint may return at once, with a protocol that starts anew.
-        while protocol is not None and process.protocol is protocol:
-            try:
-                request = protocol.send(answer)
-            except StopIteration:
-                process.protocol = None
-                return
+        if protocol is None:
+            return
+        protocol.answer = answer
+        for request in protocol:
             match request:
                 case Receive():
                     if process.inbox:
                         arrival = process.inbox.popleft()
                         if request.score_on is None or not isinstance(arrival.body, Tensor):
-                            answer = arrival
+                            protocol.answer = arrival
                             continue
                         batch = None if request.pretend else request.score_on
-                        self._to_score(process, arrival.body, batch, arrival)
+                        self._jobs.score(process, arrival.body, batch, arrival)
                     elif request.until <= self.now:
-                        answer = Missing(self.now)
+                        protocol.answer = Missing(self.now)
                         continue
                     else:
                         process.receive = request
                         self._deadlines.set(process, request.until, self.now)
                     return
                 case Train():
-                    self._trains.append((process, request))
+                    self._jobs.train(process, request)
                     return
                 case Score():
-                    self._to_score(process, request.model, request.batch, None)
+                    self._jobs.score(process, request.model, request.batch, None)
                     return
                 case ScoreAll():
                     process.done.evaluations += len(request.models)
                     losses = self.compute.score_all(request.models, request.batch)
-                    self._end(process, request, losses)
+                    self._jobs.end(process, request, losses)
                     return
                 case Select():
-                    answer = self.compute.select(
+                    protocol.answer = self.compute.select(
                         request.models, request.losses, request.own, request.pick
                     )
                 case Pretend():
-                    self._end(process, request.request, None)
+                    self._jobs.end(process, request.request, None)
                     return
                 case Combine():
                     process.done.distances += request.distances
                     made = self.compute.combine(request.work, request.args)
-                    self._end(process, request, made)
+                    self._jobs.end(process, request, made)
                     return
                 case Send():
-                    answer = self._send(process, request)
+                    protocol.answer = self._send(process, request)
                 case Record():
-                    answer = None
                     self._record(process, request)
                 case Checkpoint():
-                    answer = None
                     self._checkpoint(process, request)
+                    if process.protocol is not protocol:
+                        return  # it has left here, and may have returned with a new protocol
                 case Observe():
                     look = partial(self._observe, process)
                     self._at(self.now, OBSERVES, process.node, look)
                     return
+        process.protocol = None
 
     def _observe(self, process: Process) -> None:
         self._resume(process, self.sent_last.copy())
@@ -259,7 +255,7 @@ class Simulator:
 
     def _deliver(self, arrival: Arrival, receivers: tuple[int, ...]) -> None:
         model = arrival.body if isinstance(arrival.body, Tensor) else None
-        scores: list[ToScore] = []
+        scores: list[tuple[Process, Batch | None]] = []
         for receiver in receivers:
             process = self.processes[receiver]
             if process.protocol is None:
@@ -274,48 +270,10 @@ class Simulator:
                 self._resume(process, arrival)
             else:
                 batch = None if waiting.pretend else waiting.score_on
-                process.done.evaluations += batch is not None
-                scores.append((process, model, batch, arrival))
-        if scores:
-            self._scores.setdefault(id(model), []).extend(scores)
-
-    # -- work --------------------------------------------------------------------------------
-
-    def _to_score(
-        self, process: Process, model: Tensor, batch: Batch | None, arrival: Arrival | None
-    ) -> None:
-        process.done.evaluations += batch is not None
-        self._scores.setdefault(id(model), []).append((process, model, batch, arrival))
-
-    def _work(self) -> None:
-        """Do what all nodes have asked for at this instant."""
-        trains, self._trains = self._trains, []
-        scores, self._scores = self._scores, {}
-        models = self.compute.train_together([job for _, job in trains]) if trains else []
-        for (process, job), model in zip(trains, models, strict=True):
-            process.done.steps += len(job.batches)
-            self._end(process, job, model)
-        for group in scores.values():
-            batches = [batch for _, _, batch, _ in group if batch is not None]
-            losses = self.compute.score(group[0][1], batches) if batches else []
-            later = self.now + self.timing.forward
-            self._at(later, ENDS, group[0][0].node, partial(self._scored, group, losses))
-
-    def _scored(self, group: list[ToScore], losses: list[Losses]) -> None:
-        scored, last = iter(losses), None
-        for process, _, batch, arrival in group:
-            answer = None if batch is None else next(scored)
-            if arrival is None:
-                self._resume(process, answer)
-                continue
-            if arrival is not last:  # all receivers of a model have the same
-                sender, k, body, time = arrival.sender, arrival.round, arrival.body, arrival.time
-                last = arrival
-            self._resume(process, Arrival(sender, k, body, time, answer))
-
-    def _end(self, process: Process, job: Score | ScoreAll | Train | Combine, answer: Any) -> None:
-        later = self.now + self.timing.compute(job)
-        self._at(later, ENDS, process.node, lambda: self._resume(process, answer))
+                scores.append((process, batch))
+        if model is not None:
+            for process, batch in scores:  # after what receivers that do not score have asked for
+                self._jobs.score(process, model, batch, arrival)
 
     # -- rounds, absences, checkpoints -------------------------------------------------------
 
@@ -406,7 +364,7 @@ class Simulator:
 
     def _start_again(self, process: Process, log: list[list[Any]]) -> None:
         state = process.state and process.state()
-        process.protocol = self.start(process.node, process.since, state, None)
+        process.protocol = Driver(self.start(process.node, process.since, state, None))
         self._at(process.since, STARTS, process.node, lambda: self._resume(process, None))
         for fields in log:
             arrival = Arrival(*fields)

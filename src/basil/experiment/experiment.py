@@ -10,6 +10,7 @@ from basil.engine.simulate import Observer, Simulator
 from basil.experiment.nodes import Nodes
 from basil.experiment.summary import summarise
 from basil.foreign import whereabouts
+from basil.protocol.drive import Driver
 from basil.recipe import code_of, to_toml, to_tree
 from basil.recipe.schema import away_in
 from basil.record import checkpoint, run_folder
@@ -65,14 +66,11 @@ class Experiment(Nodes):
         callbacks: Sequence[Callback] = (),
     ) -> dict[str, Any]:
         """Simulate, into a new run folder or on from a checkpoint.  Returns the summary."""
-        course = self.course(folder, progress, stop, resume, callbacks)
+        course = Driver(self.course(folder, progress, stop, resume, callbacks))
         with run_folder.held(folder), unhurried_collector():
-            while True:
-                try:
-                    next(course)
-                except StopIteration as end:
-                    summary: dict[str, Any] = end.value
-                    return summary
+            for _ in course:
+                pass
+        return course.result
 
     def course(
         self,

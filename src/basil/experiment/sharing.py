@@ -22,6 +22,7 @@ from basil.learning.compute import Compute
 from basil.protocol import anonymity
 from basil.protocol.acds import Outcome, Sharer, acds
 from basil.protocol.basket import Basket
+from basil.protocol.drive import Driver
 from basil.protocol.requests import Arrival, Protocol, Record, Request, Send
 from basil.protocol.timetable import Timetable
 from basil.recipe import Recipe
@@ -186,19 +187,15 @@ def timetable(recipe: Recipe, cast: Cast, hop: Callable[[int], float]) -> Timeta
 
 def _metered(node: int, protocol: Generator[Request, Any, Outcome], shared: Shared) -> Protocol:
     """Keep the outcome; count what a node sends (a multicast once) and hears from other groups."""
-    answer: Any = None
-    while True:
-        try:
-            request = protocol.send(answer)
-        except StopIteration as end:
-            shared.outcomes[node] = end.value
-            return
+    driver = Driver(protocol)
+    for request in driver:
         if isinstance(request, Send) and isinstance(request.body, Basket) and request.to:
             shared.traffic[node] += request.body.wire_bytes
             shared.plain += request.body.plain_bytes * len(request.to)
-        answer = yield request
+        driver.answer = answer = yield request
         if isinstance(answer, Arrival) and answer.round == shared.table.global_round:
             shared.traffic[node] += answer.body.wire_bytes if isinstance(answer.body, Basket) else 0
+    shared.outcomes[node] = driver.result
 
 
 class _Nobody:

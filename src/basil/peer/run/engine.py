@@ -21,6 +21,7 @@ from basil.engine.timing import size_of
 from basil.learning.compute import Compute
 from basil.peer.run.inbox import Inbox, Stopped
 from basil.peer.run.liveness import Patience, longest_honest
+from basil.protocol.drive import Driver
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
@@ -105,19 +106,19 @@ class Engine:
 
     def run(self, protocol: Generator[Request, Any, T]) -> T:
         """To the protocol's end.  Raises `Stopped`, or `Behind` if it has to be started anew."""
-        answer: Any = None
-        while True:
-            if self.stopped():
-                raise Stopped
-            try:
-                request = protocol.send(answer)
-            except StopIteration as end:
-                self._post_all()
-                value: T = end.value
-                return value
+        driver = Driver(protocol)
+        self._check_stopped()
+        for request in driver:
             if self.outbox and not isinstance(request, Send | Checkpoint):
                 self._post_all()  # a protocol that keeps no checkpoints, such as sharing
-            answer = self._answer(request)
+            driver.answer = self._answer(request)
+            self._check_stopped()
+        self._post_all()
+        return driver.result
+
+    def _check_stopped(self) -> None:
+        if self.stopped():
+            raise Stopped
 
     def _answer(self, request: Request) -> Any:
         match request:

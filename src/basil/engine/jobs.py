@@ -1,0 +1,82 @@
+"""What all nodes have asked for at one instant, computed together.
+
+The S receivers of a model ask for its loss at once: it is loaded once and evaluated on their S
+batches.  Trainings that begin at the same instant are handed over together, too.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from basil.engine.process import Process
+from basil.engine.timing import Timing
+from basil.learning.compute import Compute
+from basil.learning.pool import Batch
+from basil.learning.promises import Losses
+from basil.protocol.requests import Arrival, Combine, Score, ScoreAll, Train
+
+ToScore = tuple[Process, Tensor, Batch | None, Arrival | None]
+"""Who asks, which model, on what (None: it only takes the time); the arrival that its losses are
+handed over with, if any."""
+After = Callable[[float, int, Callable[[], None]], None]
+"""Let work end: after how many seconds, of which node, what happens then."""
+
+
+class Jobs:
+    """Collects the work of an instant, and does it on the virtual clock."""
+
+    def __init__(
+        self,
+        compute: Compute,
+        timing: Timing,
+        after: After,
+        resume: Callable[[Process, Any], None],
+    ) -> None:
+        self._compute, self._timing = compute, timing
+        self._after, self._resume = after, resume
+        self._trains: list[tuple[Process, Train]] = []
+        self._scores: dict[int, list[ToScore]] = {}  # by the model's identity
+
+    def __bool__(self) -> bool:
+        return bool(self._scores or self._trains)
+
+    def train(self, process: Process, request: Train) -> None:
+        self._trains.append((process, request))
+
+    def score(
+        self, process: Process, model: Tensor, batch: Batch | None, arrival: Arrival | None
+    ) -> None:
+        process.done.evaluations += batch is not None
+        self._scores.setdefault(id(model), []).append((process, model, batch, arrival))
+
+    def do(self) -> None:
+        trains, self._trains = self._trains, []
+        scores, self._scores = self._scores, {}
+        models = self._compute.train_together([job for _, job in trains]) if trains else []
+        for (process, job), model in zip(trains, models, strict=True):
+            process.done.steps += len(job.batches)
+            self.end(process, job, model)
+        for group in scores.values():
+            batches = [batch for _, _, batch, _ in group if batch is not None]
+            losses = self._compute.score(group[0][1], batches) if batches else []
+            scored = partial(self._scored, group, losses)
+            self._after(self._timing.forward, group[0][0].node, scored)
+
+    def _scored(self, group: list[ToScore], losses: list[Losses]) -> None:
+        scored, last = iter(losses), None
+        for process, _, batch, arrival in group:
+            answer = None if batch is None else next(scored)
+            if arrival is None:
+                self._resume(process, answer)
+                continue
+            if arrival is not last:  # all receivers of a model have the same
+                sender, k, body, time = arrival.sender, arrival.round, arrival.body, arrival.time
+                last = arrival
+            self._resume(process, Arrival(sender, k, body, time, answer))
+
+    def end(self, process: Process, job: Score | ScoreAll | Train | Combine, answer: Any) -> None:
+        """Hand over the answer once the work has taken its time."""
+        seconds = self._timing.compute(job)
+        self._after(seconds, process.node, lambda: self._resume(process, answer))
