@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from basil.attack import adversary, declares
+from basil.attack import ArmedAttack, Knowledge, adversary, declares
 from basil.attack.view import View
 from basil.engine.process import Absence
 from basil.engine.simulate import Simulator
@@ -118,9 +118,8 @@ def simulate_groups(
                 return attack(view.honest)
 
             calendar = Calendar(laps, joined=groups > 1)
-            protocol = adversary(
-                place, scheme, lie, {}, 1, compute.layout, 0, {}, calendar=calendar, stages=stages
-            )
+            known = Knowledge(compute.layout, calendar=calendar)
+            protocol = adversary(place, scheme, ArmedAttack(lie, stages=stages), known)
         return _overheard(node, protocol)
 
     def _overheard(node: int, protocol: Protocol) -> Protocol:

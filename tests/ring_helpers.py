@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from basil.attack import adversary, declares
+from basil.attack import ArmedAttack, Knowledge, adversary, declares
 from basil.attack.view import View
 from basil.data import Samples
 from basil.engine.process import Absence
@@ -106,7 +106,7 @@ def sender_of(
     def constant(view: View) -> Tensor | None:
         return None if value is None else torch.full_like(view.honest, value)
 
-    return adversary(place, scheme, constant, {}, start, layout, 0, {})
+    return adversary(place, scheme, ArmedAttack(constant, start=start), Knowledge(layout))
 
 
 def simulate_quadratic(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from basil import rng
-from basil.attack import ATTACKS, View, adversary, declares
+from basil.attack import ATTACKS, ArmedAttack, Knowledge, View, adversary, declares
 from basil.attack.crowd import Crowd
 from basil.errors import UserError
 from basil.learning.layout import layout_of
@@ -158,8 +158,8 @@ def pump(attack: str, start: int, rounds: int = 3, every: int = 1, **changes: An
 
     compute = problem.compute()
     node = plain_node(0, compute, rounds=rounds, **changes)
-    options, layout = ATTACKS.options(attack), compute.layout
-    protocol = adversary(node, basil, ATTACKS[attack], options, start, layout, 0, {}, every=every)
+    armed = ArmedAttack(ATTACKS[attack], ATTACKS.options(attack), start, every)
+    protocol = adversary(node, basil, armed, Knowledge(compute.layout))
     answer: object = None
     while True:
         try:

@@ -14,7 +14,7 @@ from basil.data import Dataset, Samples, load
 from basil.errors import UserError
 from basil.experiment import Experiment
 from basil.recipe import parse
-from basil.record.evaluate import evaluate
+from basil.record.evaluate import Evaluation, evaluate
 
 from attack_helpers import view
 
@@ -96,12 +96,14 @@ def test_success_is_the_share_of_other_classes_that_the_patch_turns() -> None:
         return vector
 
     models = [always(4), always(4), always(5), always(5)]
-    found = evaluate(lab.compute, models, lab.test, len(lab.test), lab.triggered).wait()
+    found = evaluate(
+        models, Evaluation(lab.compute, lab.test, len(lab.test), triggered=lab.triggered)
+    ).wait()
     assert found["attack_success"] == {"worst": 1.0, "mean": 0.5}
     assert found["accuracy"]["worst"] == pytest.approx(
         min((DIGITS.test.y == 4).mean(), (DIGITS.test.y == 5).mean())
     )
-    assert "attack_success" not in evaluate(lab.compute, models, lab.test, 10).wait()
+    assert "attack_success" not in evaluate(models, Evaluation(lab.compute, lab.test, 10)).wait()
 
 
 def test_boost_lengthens_the_update() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from basil import rng
-from basil.attack import ATTACKS, View, adversary, armed, declares
+from basil.attack import ATTACKS, ArmedAttack, Knowledge, View, adversary, armed, declares
 from basil.attack.omniscient import largest_z
 from basil.errors import UserError
 from basil.learning.layout import layout_of
@@ -245,13 +245,14 @@ def test_an_option_out_of_range_is_one_sentence(
 
 
 def byzantine(
-    scheme: object, attack: object, options: dict[str, object], **loot: object
+    scheme: object, attack: object, options: dict[str, object], **known: object
 ) -> Protocol:
     """Node 0 of four, which lies from the first round."""
     compute = Quadratic((1.0, 2.0, 3.0, 4.0), x0=0.0).compute()
     ring, draw = Ring((0, 1, 2, 3)), lambda k: (Batch(np.array([k])),)
     node = plain_node(0, compute, ring=ring, rounds=5, draw=draw)
-    return adversary(node, scheme, attack, options, 1, compute.layout, 0, {}, **loot)  # type: ignore[arg-type]
+    armed = ArmedAttack(attack, options)  # type: ignore[arg-type]
+    return adversary(node, scheme, armed, Knowledge(compute.layout, **known))  # type: ignore[arg-type]
 
 
 def test_each_receiver_gets_its_own_vector_at_one_moment() -> None:
@@ -319,8 +320,8 @@ def test_who_overfits_climbs_on_its_own_samples_and_descends_on_those_of_others(
         yield Send((1,), 1, model)
 
     options = {"effort": 3, "boost": 4.0, "unlearn": 2, "scale": 0.0, "coordinate": -1}
-    loot = {"received": np.arange(20, 40), "private": np.arange(7, 10)}
-    liar = byzantine(scheme, ATTACKS["overfit-shared"], options, **loot)
+    known = {"received": np.arange(20, 40), "private": np.arange(7, 10)}
+    liar = byzantine(scheme, ATTACKS["overfit-shared"], options, **known)
     climb = next(liar)
     assert isinstance(climb, Train)
     assert climb.rate == -2.0

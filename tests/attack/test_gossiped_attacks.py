@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from basil.attack import ATTACKS, adversary
+from basil.attack import ATTACKS, ArmedAttack, Knowledge, adversary
 from basil.engine.simulate import Simulator
 from basil.engine.timing import Timing
 from basil.learning.promises import Selection
@@ -46,18 +46,8 @@ def simulate(liars: frozenset[int], attack: str = "dissensus") -> dict[int, list
             return gossip(place)
         options = ATTACKS.options(attack)
         everybody = dict.fromkeys(range(NODES), 1 / NODES)
-        return adversary(
-            place,
-            gossip,
-            ATTACKS[attack],
-            options,
-            1,
-            compute.layout,
-            0,
-            shared,
-            liars,
-            lambda j: everybody,
-        )
+        known = Knowledge(compute.layout, 0, shared, liars, lambda j: everybody)
+        return adversary(place, gossip, ArmedAttack(ATTACKS[attack], options), known)
 
     witness = Witness()
     flags = {node: node in liars for node in range(NODES)}

@@ -5,7 +5,7 @@ is visited in its turn like the others (Algorithm 1, line 13).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
 from basil.learning.symmetry import Symmetries
 from basil.protocol.calendar import STAGES, Calendar
+from basil.protocol.drive import Driver
 from basil.protocol.node import Node
 from basil.protocol.requests import (
     Arrival,
@@ -35,57 +36,70 @@ from basil.protocol.requests import (
     Train,
 )
 
-NOTHING: Numbers = np.zeros(0, np.int64)
+
+def _no_numbers() -> Numbers:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ArmedAttack:
+    """An attack with its options, and when it is carried out.
+
+    Byzantine nodes lie in round `start` and in each `every`-th after it, and there in these
+    `stages`; in the others they send what an honest node would.
+    """
+
+    attack: Attack
+    options: Mapping[str, Any] = field(default_factory=dict)
+    start: int = 1
+    every: int = 1
+    stages: Collection[str] = STAGES
+
+    def lies_in(self, k: int) -> bool:
+        return lies_in(k, self.start, self.every)
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What a Byzantine node knows besides what its own protocol is told; see `View` and `Bench`.
+
+    `received` and `private`: its samples from others and those it kept, if data was shared.
+    """
+
+    layout: Layout
+    seed: int = 0  # of the run
+    shared: dict[str, Any] = field(default_factory=dict)
+    colluders: frozenset[int] = frozenset()
+    weights: Callable[[int], Mapping[int, float]] = lambda receiver: {}
+    received: Numbers = field(default_factory=_no_numbers)
+    private: Numbers = field(default_factory=_no_numbers)
+    calendar: Calendar = field(default_factory=Calendar)
+    symmetries: Symmetries = NO_SYMMETRIES
 
 
 def adversary(
-    node: Node,
-    scheme: Callable[[Node], Protocol],
-    attack: Attack,
-    options: dict[str, Any],
-    start: int,
-    layout: Layout,
-    seed: int,
-    shared: dict[str, Any],
-    colluders: frozenset[int] = frozenset(),
-    weights: Callable[[int], Mapping[int, float]] = lambda receiver: {},
-    received: Numbers = NOTHING,
-    private: Numbers = NOTHING,
-    calendar: Calendar | None = None,
-    stages: Collection[str] = STAGES,
-    every: int = 1,
-    symmetries: Symmetries = NO_SYMMETRIES,
+    node: Node, scheme: Callable[[Node], Protocol], armed: ArmedAttack, known: Knowledge
 ) -> Protocol:
-    """Run the scheme for this node, and send what the attack makes of its models.
-
-    `received` and `private`: its samples from others and those it kept, if data was shared.
-    It lies in round `start` and in each `every`-th after it, and there in these `stages`; in the
-    others it sends what an honest node would.
-    """
-    calendar = calendar or Calendar()
+    """Run the scheme for this node, and send what the attack makes of its models."""
+    attack, options = armed.attack, armed.options
 
     def lies(at: tuple[int, str]) -> bool:
         k, stage = at
-        return lies_in(k, start, every) and stage in stages
+        return armed.lies_in(k) and stage in armed.stages
 
     saved = node.state
     memory: dict[str, Any] = {} if saved is None else saved["attack"]
-    inner = scheme(node if saved is None else replace(node, state=saved["honest"]))
     chosen: Tensor | Selection = node.initial_model if saved is None else saved["chosen"]
     k = 1 if saved is None else int(saved["round"])  # the round that this node is in
     # A protocol records its turn, sends, and keeps a checkpoint, all in one moment: who resumes a
     # run relies on that.  So a record waits while the lie that follows it is being tried out.
     held: list[Record] = []
     # Who lies in some stages only needs an honest model for the others.
-    needs_none = not attack.trains and set(STAGES) <= set(stages)
-    lying = lies_in(k, start, every)
-    answer: Any = None
-    while True:
-        try:
-            request = inner.send(answer)
-        except StopIteration:
-            yield from held
-            return
+    needs_none = not attack.trains and set(STAGES) <= set(armed.stages)
+    lying = armed.lies_in(k)
+    inner = Driver(scheme(node if saved is None else replace(node, state=saved["honest"])))
+    for request in inner:
+        answer: Any = None
         if held and not isinstance(request, Send):
             yield from held
             held = []
@@ -100,7 +114,7 @@ def adversary(
                 chosen = request.model
                 passes = [(request.batches, request.rate)]
                 if lying and attack.work:
-                    bench = Bench(node, k, request, received, private, seed)
+                    bench = Bench(node, k, request, known.received, known.private, known.seed)
                     passes = attack.work(bench, **options)
                 answer = request.model
                 for batches, rate in passes:
@@ -117,22 +131,22 @@ def adversary(
                 yield Pretend(request)
                 shape = len(request.models), len(request.batch)
                 answer = Losses(request.models[0].new_zeros(shape))
-            case Send(body=Tensor() as honest) if lies(calendar.stage(request.round)):
+            case Send(body=Tensor() as honest) if lies(known.calendar.stage(request.round)):
                 view = View(
                     node=node.id,
                     round=request.round,
                     selected=chosen,
                     honest=honest,
-                    layout=layout,
-                    symmetries=symmetries,
+                    layout=known.layout,
+                    symmetries=known.symmetries,
                     spare=partial(_spare, node, request.round),
                     lap=node.lap,
                     receivers=request.to,
-                    colluders=colluders,
-                    weights=weights,
-                    seed=seed,
+                    colluders=known.colluders,
+                    weights=known.weights,
+                    seed=known.seed,
                     state=memory,
-                    shared=shared,
+                    shared=known.shared,
                     benign=(yield Observe()) if attack.omniscient else None,
                 )
                 lie = yield from attack.lie(view, **options)
@@ -142,16 +156,17 @@ def adversary(
                     answer = yield send  # all at one moment: each is answered with the same time
             case Record():
                 held.append(request)
-                answer = None
             case Checkpoint():
                 k = request.round
-                lying = lies_in(k, start, every)
+                lying = armed.lies_in(k)
                 state = partial(_state, k, chosen, memory.copy(), request.state)
                 answer = yield replace(request, state=state)
             case _:
                 yield from held  # before an honest Send
                 held = []
                 answer = yield request
+        inner.answer = answer
+    yield from held
 
 
 def _sends(honest: Send, lie: Lie) -> Iterator[Send]:

@@ -15,8 +15,9 @@ from basil.recipe import code_of, to_toml, to_tree
 from basil.recipe.schema import away_in
 from basil.record import checkpoint, run_folder
 from basil.record.callback import Callback
+from basil.record.evaluate import Evaluation
 from basil.record.provenance import surroundings
-from basil.record.recorder import Progress, Recorder
+from basil.record.recorder import Hooks, Progress, Recorder, Reports
 
 
 class Interrupted(Exception):
@@ -127,20 +128,19 @@ class Experiment(Nodes):
     ) -> Recorder:
         """Who writes down what the nodes of this cast report; `expected`: how many in a round."""
         recipe, cast = self.recipe, self.cast
-        return Recorder(
-            folder,
-            ring_of=cast.ring_of,
+        reports = Reports(
             nodes=[node for node in cast.ring.order if node in cast.members],
             byzantine=cast.byzantine,
+            ring_of=cast.ring_of,
             rounds=recipe.scheme.rounds,
             expected=expected or (lambda k: len(cast.members) - away_in(k, cast.events)),
-            every=recipe.record.every,
-            compute=self.compute,
-            test=self.test,
-            test_samples=min(len(self.test), recipe.record.test_samples or len(self.test)),
-            triggered=self.triggered,
-            checkpoint_seconds=recipe.record.checkpoint,
-            progress=progress,
-            stop=stop,
-            callbacks=callbacks,
         )
+        evaluation = Evaluation(
+            self.compute,
+            self.test,
+            samples=min(len(self.test), recipe.record.test_samples or len(self.test)),
+            every=recipe.record.every,
+            triggered=self.triggered,
+        )
+        hooks = Hooks(progress, stop, callbacks)
+        return Recorder(folder, reports, evaluation, hooks, recipe.record.checkpoint)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from basil import rng
-from basil.attack import View, adversary
+from basil.attack import ArmedAttack, Knowledge, View, adversary
 from basil.experiment.assembly import Assembly
 from basil.experiment.cast import Cast
 from basil.experiment.machine import Machine, Own
@@ -40,24 +40,25 @@ class Nodes(Assembly):
         if node not in cast.byzantine:
             return self._scheme(place)
         assert cast.attack is not None
-        loot = {} if self.shared is None else self.shared.loot(node, cast)
-        return adversary(
-            place,
-            self._scheme,
+        armed = ArmedAttack(
             cast.attack,
             cast.attack_options,
             cast.attack_start,
+            cast.attack_every,
+            self.recipe.attack.stages,
+        )
+        samples = {} if self.shared is None else self.shared.known_to(node, cast)
+        known = Knowledge(
             self.compute.layout,
             self.recipe.seed,
             self.colluders,
             cast.byzantine,
             cast.weights,
             calendar=self.calendar,
-            stages=self.recipe.attack.stages,
-            every=cast.attack_every,
             symmetries=self.compute.symmetries,
-            **loot,
+            **samples,
         )
+        return adversary(place, self._scheme, armed, known)
 
     def _scheme(self, place: Node) -> Protocol:
         scheme = self.recipe.scheme

@@ -51,8 +51,8 @@ class Shared:
     def received(self) -> dict[int, NDArray[np.int64]]:
         return {node: outcome.received.rows for node, outcome in self.outcomes.items()}
 
-    def loot(self, node: int, cast: Cast) -> dict[str, NDArray[np.int64]]:
-        """What a liar knows by then: samples of others, and which of its own nobody else has."""
+    def known_to(self, node: int, cast: Cast) -> dict[str, NDArray[np.int64]]:
+        """A Byzantine node's knowledge: samples of others, and its own that nobody else has."""
         if node not in self.outcomes:  # it was away
             return {}
         outcome = self.outcomes[node]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -11,28 +12,34 @@ from basil.learning.pool import Pool
 from basil.learning.promises import Promise
 
 
-def evaluate(
-    compute: Compute,
-    models: Iterable[Tensor],
-    test: Pool,
-    samples: int,
-    triggered: Pool | None = None,
-) -> Promise[dict[str, Any]]:
-    """Worst and mean test accuracy and loss over models (§VI reports the worst).
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """On what models are measured, and in each how many-th round.
 
     `triggered`: samples on which a backdoor wants its own label.  The share that gets it is the
     attack's success; its worst is the highest.
+    """
+
+    compute: Compute
+    test: Pool
+    samples: int  # so many of the test set
+    every: int = 1
+    triggered: Pool | None = None
+
+
+def evaluate(models: Iterable[Tensor], on: Evaluation) -> Promise[dict[str, Any]]:
+    """Worst and mean test accuracy and loss over models (§VI reports the worst).
 
     Models that several nodes share are evaluated once.  Accuracy is None for regression; a loss
     that is not finite is None too, since JSON has no infinity.
     """
     models = list(models)
     distinct = {id(model): model for model in models}
-    tested = compute.test(list(distinct.values()), test, samples)
+    tested = on.compute.test(list(distinct.values()), on.test, on.samples)
     fooled = None
-    if triggered is not None:
-        some = min(samples, len(triggered))
-        fooled = compute.test(list(distinct.values()), triggered, some)
+    if on.triggered is not None:
+        some = min(on.samples, len(on.triggered))
+        fooled = on.compute.test(list(distinct.values()), on.triggered, some)
 
     def each(promise: Promise[Tested]) -> tuple[list[float], list[float]]:
         """Losses and accuracies of all models, those of a shared one as often as it occurs."""

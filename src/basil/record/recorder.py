@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,14 +11,12 @@ from typing import Any, Protocol, TextIO
 
 from torch import Tensor
 
-from basil.learning.compute import Compute
-from basil.learning.pool import Pool
 from basil.learning.promises import Promise, Selection
 from basil.protocol.calendar import RING
 from basil.protocol.requests import Record
 from basil.record import checkpoint
 from basil.record.callback import Callback
-from basil.record.evaluate import evaluate
+from basil.record.evaluate import Evaluation, evaluate
 from basil.record.run_folder import CHECKPOINT, JOINS, METRICS, SELECTIONS
 from basil.topology import Ring
 
@@ -52,6 +50,26 @@ class Progress:
     success: float | None = None  # of a backdoor, on the benign node where it is highest
 
 
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """Whose reports a run is made of, and when a round is complete."""
+
+    nodes: Sequence[int]
+    byzantine: frozenset[int]
+    ring_of: Callable[[int], Ring]
+    rounds: int
+    expected: Callable[[int], int]  # how many nodes take part in a round
+
+
+@dataclass(frozen=True, eq=False)
+class Hooks:
+    """Who hears of a run while it goes on, and who may stop it at the end of a turn."""
+
+    progress: Callable[[Progress], None] | None = None
+    stop: Callable[[], bool] = lambda: False
+    callbacks: Sequence[Callback] = ()
+
+
 WORK = ("messages", "bytes", "evaluations", "steps", "distances")
 
 
@@ -67,45 +85,27 @@ class Recorder:
     def __init__(
         self,
         folder: Path,
-        *,
-        ring_of: Callable[[int], Ring],
-        nodes: Iterable[int],
-        byzantine: frozenset[int],
-        rounds: int,
-        expected: Callable[[int], int],  # how many nodes take part in a round
-        every: int,
-        compute: Compute,
-        test: Pool,
-        test_samples: int,
-        triggered: Pool | None = None,
-        checkpoint_seconds: float,
-        progress: Callable[[Progress], None] | None = None,
-        stop: Callable[[], bool] = lambda: False,
-        callbacks: Sequence[Callback] = (),
+        reports: Reports,
+        evaluation: Evaluation,
+        hooks: Hooks,
+        checkpoint_seconds: float,  # from one checkpoint to the next
     ) -> None:
         self.folder = folder
-        self.ring_of = ring_of
-        self.expected = expected
-        self.byzantine = byzantine
-        self.rounds = rounds
-        self.every = every
-        self.compute = compute
-        self.test = test
-        self.test_samples = test_samples
-        self.triggered = triggered
+        self.reports = reports
+        self.evaluation = evaluation
+        self.hooks = hooks
         self.checkpoint_seconds = checkpoint_seconds
-        self.progress = progress
-        self.stop = stop
-        self.callbacks = callbacks
         self.models: dict[int, Tensor] = {
-            node: compute.initial for node in nodes if node not in byzantine
+            node: evaluation.compute.initial
+            for node in reports.nodes
+            if node not in reports.byzantine
         }
         self.round = 0  # the latest that is over
         self.evaluated = -1
         self.time = 0.0  # virtual, of the last turn
         self.counts: Counter[str] = Counter()
         self.last: dict[str, Any] = {}  # the newest line of metrics.jsonl
-        self._reports: Counter[int] = Counter()  # by round, of those that are not over
+        self._reported: Counter[int] = Counter()  # by round, of those that are not over
         self._waiting: dict[int, dict[int, Tensor]] = {}  # round -> node -> model
         self._unread: list[tuple[int, Record, Selection]] = []  # node, what it chose
         self._later: list[Callable[[], None]] = []  # what is to be written once it is known
@@ -140,26 +140,26 @@ class Recorder:
         self.time = now
         if record.selected is not None:
             self._unread.append((node, record, record.selected))
-        self._reports[record.round] += record.last
-        if node in self.byzantine or not record.last:
+        self._reported[record.round] += record.last
+        if node in self.reports.byzantine or not record.last:
             return
         self._waiting.setdefault(record.round, {})[node] = record.model
         self.counts["turns"] += 1
-        if self.progress:
+        if self.hooks.progress:
             accuracy = self.last.get("accuracy", {}).get("worst")
             success = self.last.get("attack_success", {}).get("worst")
-            turns = self.counts["turns"]
-            self.progress(Progress(record.round, self.rounds, turns, accuracy, success))
+            turns, rounds = self.counts["turns"], self.reports.rounds
+            self.hooks.progress(Progress(record.round, rounds, turns, accuracy, success))
 
     def _end_round(self, engine: Engine) -> None:
         self.round += 1
-        self._reports.pop(self.round, None)
+        self._reported.pop(self.round, None)
         self.models.update(self._waiting.pop(self.round, {}))
         self._settle()  # what was asked of a GPU a round ago is here by now
         self._read_selections()
-        if self.round % self.every == 0 or self.round == self.rounds:
+        if self.round % self.evaluation.every == 0 or self.round == self.reports.rounds:
             self._evaluate(engine.total())
-        if not self.compute.late:
+        if not self.evaluation.compute.late:
             self._settle()
 
     def _settle(self) -> None:
@@ -172,7 +172,7 @@ class Recorder:
     def _read_selections(self) -> None:
         unread, self._unread = self._unread, []
         if unread:
-            indices = self.compute.indices([selected for *_, selected in unread])
+            indices = self.evaluation.compute.indices([selected for *_, selected in unread])
             made = [(r.round, r.stage, node, r.senders) for node, r, _ in unread]
             self._later.append(partial(self._write_selections, made, indices))
 
@@ -181,7 +181,7 @@ class Recorder:
     ) -> None:
         """Who chose whom."""
         for (k, stage, node, senders), index in zip(made, indices.wait(), strict=True):
-            chosen, liar = senders[index], node in self.byzantine
+            chosen, liar = senders[index], node in self.reports.byzantine
             row = f"{node},{'' if chosen is None else chosen},{int(liar)}\n"
             if stage == RING:
                 self._selections.write(f"{k},{row}")
@@ -191,9 +191,9 @@ class Recorder:
                 continue
             before = "" if stage == RING else f"{stage} "
             self.counts[f"{before}choices"] += 1
-            self.counts[f"{before}byzantine"] += chosen in self.byzantine
+            self.counts[f"{before}byzantine"] += chosen in self.reports.byzantine
             if chosen is not None and stage == RING:
-                self.counts["nearest"] += self.ring_of(node).distance(chosen, node) == 1
+                self.counts["nearest"] += self.reports.ring_of(node).distance(chosen, node) == 1
 
     def _write_join(self, row: str) -> None:
         """A choice between groups, in a file that there is only where such choices are made."""
@@ -204,9 +204,7 @@ class Recorder:
 
     def _evaluate(self, done: Done | None) -> None:
         self.evaluated = self.round
-        found = evaluate(
-            self.compute, self.models.values(), self.test, self.test_samples, self.triggered
-        )
+        found = evaluate(self.models.values(), self.evaluation)
         known = {
             **{what: getattr(done, what, 0) for what in WORK},
             "virtual_seconds": self.time,
@@ -222,24 +220,25 @@ class Recorder:
         }
         self._metrics.write(json.dumps(self.last) + "\n")
         self._metrics.flush()
-        for callback in self.callbacks:
+        for callback in self.hooks.callbacks:
             callback.measured(self.last)
 
     def end_rounds(self, engine: Engine) -> None:
         """Close the rounds that all have reported who take part."""
-        while self._reports and self._reports[self.round + 1] >= self.expected(self.round + 1):
+        expected = self.reports.expected
+        while self._reported and self._reported[self.round + 1] >= expected(self.round + 1):
             self._end_round(engine)
 
     def instant(self, engine: Engine) -> bool:
         self.end_rounds(engine)
-        stop = self.stop()
+        stop = self.hooks.stop()
         if stop or time.monotonic() - self._saved >= self.checkpoint_seconds:
             self.save(engine)
         return not stop
 
     def finish(self, engine: Engine) -> None:
         """Close what is still open: a node that was expected may have stayed away."""
-        while self.round < self.rounds:
+        while self.round < self.reports.rounds:
             self._end_round(engine)
         self._settle()
 
@@ -256,7 +255,7 @@ class Recorder:
             "counts": dict(self.counts),
             "last": self.last,
             "models": {str(node): model for node, model in self.models.items()},
-            "reports": dict(self._reports),
+            "reports": dict(self._reported),
             "waiting": self._waiting,
             "seconds": self.seconds,
             "metrics": self._metrics.tell(),
@@ -272,7 +271,7 @@ class Recorder:
         self.time, self.last = saved["time"], saved["last"]
         self.counts = Counter(saved["counts"])
         self.models = {int(node): model for node, model in saved["models"].items()}
-        self._reports = Counter({int(k): count for k, count in saved["reports"].items()})
+        self._reported = Counter({int(k): count for k, count in saved["reports"].items()})
         self._waiting = {
             int(k): {int(node): model for node, model in models.items()}
             for k, models in saved["waiting"].items()
