@@ -12,7 +12,7 @@ def measure(device: str, repeats: int = 5) -> dict[str, Any]:
     data, found = noise(10_000, (3, 32, 32)), dict[str, Any]()
     for compiled in (False, True) if device == "cuda" else (False,):
         times: dict[bool, list[float]] = {False: [], True: []}
-        beside: dict[bool, Any] = {}
+        reuse: dict[bool, Any] = {}
         for _ in range(repeats):
             for canonical in (False, True):
                 experiment = ring(
@@ -22,10 +22,10 @@ def measure(device: str, repeats: int = 5) -> dict[str, Any]:
                     attack="none",
                     data=data,
                     compiled=compiled,
-                    beside=beside.get(canonical),
+                    reuse=reuse.get(canonical),
                     canonical=canonical,
                 )
-                beside.setdefault(canonical, experiment)
+                reuse.setdefault(canonical, experiment)
                 times[canonical].append(1e3 * seconds_a_turn([experiment], warm_up)[0])
         without, with_it = (float(np.median(times[way])) for way in (False, True))
         name = "compiled, " if compiled else ""

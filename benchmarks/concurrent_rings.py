@@ -8,7 +8,7 @@ from rings import noise, ring, seconds_a_turn
 
 from basil.engine.gpu import gpu_processes
 from basil.engine.together import AT_ONCE
-from basil.experiment import Experiment
+from basil.experiment import Setup
 
 
 def measure(device: str) -> list[dict[str, float]]:
@@ -42,7 +42,7 @@ def _work(rings: int, device: str, barrier: Any, answers: Any) -> None:
     torch.set_num_threads(1)
     cuda = device == "cuda"
     data = noise(50_000, (3, 32, 32))
-    experiments: list[Experiment] = []
+    experiments: list[Setup] = []
     for seed in range(rings):
         experiments.append(
             ring(
@@ -53,7 +53,7 @@ def _work(rings: int, device: str, barrier: Any, answers: Any) -> None:
                 data=data,
                 seed=seed,
                 compiled=cuda,
-                beside=experiments[0] if experiments else None,
+                reuse=experiments[0] if experiments else None,
             )
         )
     seconds, turns = seconds_a_turn(experiments, (800 if cuda else 50) * rings, barrier.wait)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from rings import Tally, noise, ring
 from torch import Tensor
 
+from basil.experiment import Simulation
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Pick, Selection, decide
 from basil.protocol import rules
@@ -23,6 +25,9 @@ class Nothing:
         self.layout = compute.layout
         self.device = compute.device
         self._losses = Losses(torch.zeros(1))
+
+    def admit(self, model: Tensor) -> Tensor:
+        return model
 
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
         return [self._losses] * len(batches)
@@ -49,7 +54,7 @@ def measure(rounds: int = 60, nodes: int = 100, connectivity: int = 10) -> dict[
 def _once(rounds: int, nodes: int, connectivity: int) -> dict[str, float]:
     found = {}
     for name in ("with draws and rule", "machinery alone"):
-        experiment = ring(
+        setup = ring(
             nodes,
             0,
             connectivity,
@@ -58,14 +63,13 @@ def _once(rounds: int, nodes: int, connectivity: int) -> dict[str, float]:
             model="softmax",
             data=noise(nodes * 80, (1, 2, 2)),
         )
-        experiment.compute = Nothing(experiment.compute)  # type: ignore[assignment]
-        if name == "machinery alone":
-            experiment._draw = lambda node, k: NO_BATCH  # type: ignore[method-assign]
-            experiment._rate = lambda k: 0.1  # type: ignore[method-assign]
-            experiment.rule = _first
-        tally = Tally(experiment.cast.byzantine)
+        setup = replace(setup, compute=Nothing(setup.compute))  # type: ignore[arg-type]
+        if name == "machinery alone":  # past what a frozen dataclass lets one do
+            vars(setup.node_data)["draw"] = lambda node, k: NO_BATCH
+            vars(setup).update(rate=lambda k: 0.1, rule=_first)
+        tally = Tally(setup.participants.byzantine)
         begin = time.perf_counter()
-        experiment.simulator(tally).run()
+        Simulation(setup).simulator(tally).run()
         found[name] = (time.perf_counter() - begin) / tally.turns * 1e6
     return found
 

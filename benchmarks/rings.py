@@ -9,7 +9,7 @@ import torch
 
 import basil
 from basil.engine.together import together
-from basil.experiment import Experiment, Machine, Own
+from basil.experiment import Machine, Own, Setup, Simulation, set_up
 from basil.protocol.requests import Record
 from basil.recipe import parse
 
@@ -49,10 +49,10 @@ def ring(
     seed: int = 0,
     data: basil.Dataset | None = None,
     compiled: bool = False,
-    beside: Experiment | None = None,
+    reuse: Setup | None = None,
     rule: str = "lowest-loss",
     canonical: bool = False,
-) -> Experiment:
+) -> Setup:
     """The ring of the paper's experiments, unless said otherwise."""
     recipe = parse(
         {
@@ -66,19 +66,19 @@ def ring(
     shape = (3, 32, 32)
     data = data or noise(max(10_000, nodes * batch), shape)
     machine = Machine(device, compiled=compiled)
-    return Experiment(recipe, Own(dataset=data), machine, beside)
+    return set_up(recipe, Own(dataset=data), machine, reuse)
 
 
 def seconds_a_turn(
-    experiments: Sequence[Experiment], warm_up: int, ready: Callable[[], object] = lambda: None
+    setups: Sequence[Setup], warm_up: int, ready: Callable[[], object] = lambda: None
 ) -> tuple[float, int]:
     """Run the rings by turns; wall-clock seconds for each benign turn once `warm_up` are done.
 
     `ready` is called before the clock starts.
     """
-    device = experiments[0].device
-    tallies = [Tally(e.cast.byzantine) for e in experiments]
-    rings = [e.simulator(t).instants() for e, t in zip(experiments, tallies, strict=True)]
+    device = setups[0].device
+    tallies = [Tally(e.participants.byzantine) for e in setups]
+    rings = [Simulation(e).simulator(t).instants() for e, t in zip(setups, tallies, strict=True)]
     begin, before = 0.0, 0
     for _ in together(rings, device):
         if not begin and sum(t.turns for t in tallies) >= warm_up:

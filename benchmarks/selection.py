@@ -5,7 +5,7 @@ from statistics import median
 from rings import noise, ring, seconds_a_turn
 
 from basil import Dataset
-from basil.experiment import Experiment
+from basil.experiment import Setup
 from basil.protocol.rules import RULES
 
 TIMES = 3  # each, by turns: a machine is not as fast in every minute
@@ -23,7 +23,7 @@ def measure(device: str) -> dict[str, dict[str, dict[str, float]]]:
 def _measure(device: str, data: Dataset, compiled: bool) -> dict[str, dict[str, float]]:
     rounds, warm_up = (12, 600) if device == "cuda" else (2, 50)
     taken: dict[str, list[float]] = {rule: [] for rule in RULES}
-    first: Experiment | None = None  # what is compiled for it serves the others
+    first: Setup | None = None  # what is compiled for it serves the others
     for _ in range(TIMES):
         for rule, seconds in taken.items():
             experiment = ring(
@@ -33,7 +33,7 @@ def _measure(device: str, data: Dataset, compiled: bool) -> dict[str, dict[str, 
                 attack="none",
                 data=data,
                 compiled=compiled,
-                beside=first,
+                reuse=first,
                 rule=rule,
             )
             first = first or experiment

@@ -93,7 +93,7 @@ def _ours(device: str, connectivity: int, batch: int, liars: int, compiled: bool
         attack="gaussian" if liars else "none",
         data=_DATA,
         compiled=compiled,
-        beside=_BESIDE.get(compiled),
+        reuse=_BESIDE.get(compiled),
     )
     _BESIDE.setdefault(compiled, experiment)
     return 1e3 * seconds_a_turn([experiment], warm_up)[0]

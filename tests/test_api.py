@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import basil
-from basil.experiment import Experiment, Interrupted, Own
+from basil.experiment import Hooks, Interrupted, Own, Simulation, set_up
 from basil.recipe import parse
 
 
@@ -122,8 +122,8 @@ def test_own_network_resumes_only_with_itself(tmp_path: Path) -> None:
     whole = basil.run(RECIPE, model=net(), out=tmp_path / "whole", **own)
     turns = iter(range(20))
     with pytest.raises(Interrupted):
-        Experiment(parse(RECIPE), Own(model=net(), **own)).run(
-            tmp_path / "part", stop=lambda: next(turns, None) is None
+        Simulation(set_up(parse(RECIPE), Own(model=net(), **own))).run(
+            tmp_path / "part", Hooks(stop=lambda: next(turns, None) is None)
         )
     with pytest.raises(basil.UserError, match="another model"):
         basil.resume(tmp_path / "part", model=nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), **own)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from basil import data
-from basil.experiment import Experiment
+from basil.experiment import Simulation, set_up
 from basil.recipe import load
 
 pytestmark = [
@@ -17,7 +17,7 @@ pytestmark = [
 
 def run(folder: Path, *changes: str) -> dict[str, Any]:
     short = ["scheme.rounds=20", "record.every=20", "record.test_samples=2000"]
-    return Experiment(load("mnist", [*short, *changes])).run(folder)
+    return Simulation(set_up(load("mnist", [*short, *changes]))).run(folder)
 
 
 @pytest.mark.parametrize("attack", ["gaussian", "layer-sign-flip"])

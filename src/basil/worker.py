@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +14,16 @@ import torch
 
 from basil.engine.together import AT_ONCE, together
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, Machine, choose_device, take_up
+from basil.experiment import (
+    Hooks,
+    Interrupted,
+    Machine,
+    Setup,
+    Simulation,
+    choose_device,
+    set_up,
+    take_up,
+)
 from basil.foreign import Whereabouts, find_again
 from basil.recipe import code_of, parse
 from basil.record.callback import named
@@ -58,18 +66,18 @@ def run_tasks(
     turns = sum(tree["ring"]["nodes"] * tree["scheme"]["rounds"] for tree, _ in tasks)
     if machine.compiled is None:  # what is compiled is compiled for all of them
         machine = replace(machine, compiled=machine.compiles(turns, 1))
-    first: Experiment | None = None  # its data and its kernels serve the others, too
+    first: Setup | None = None  # its data and its kernels serve the others, too
 
-    def experiment_of(tree: dict[str, Any], folder: Path) -> tuple[Experiment, bool]:
+    def setup_of(tree: dict[str, Any], folder: Path) -> tuple[Setup, bool]:
         nonlocal first
         unfinished = (folder / CHECKPOINT).exists()
         if unfinished:
-            experiment = take_up(folder, machine=machine, beside=first)
+            setup = take_up(folder, machine=machine, reuse=first)
         else:
             (folder / FACTS).unlink(missing_ok=True)  # stopped before its first checkpoint
-            experiment = Experiment(parse(tree), None, machine, first)
-        first = first or experiment
-        return experiment, unfinished
+            setup = set_up(parse(tree), None, machine, first)
+        first = first or setup
+        return setup, unfinished
 
     def course(i: int) -> Iterator[bool]:
         tree, folder = tasks[i][0], Path(tasks[i][1])
@@ -80,10 +88,11 @@ def run_tasks(
                 if (folder / SUMMARY).exists():  # by a process that died over another task
                     finished[i] = read_run(folder).summary, None
                     return
-                experiment, unfinished = experiment_of(tree, folder)
+                setup, unfinished = setup_of(tree, folder)
                 callbacks = [make() for make in map(named, log)]
-                go_on = partial(experiment.course, stop=lambda: _stopping, resume=unfinished)
-                finished[i] = (yield from go_on(folder, callbacks=callbacks)), None
+                hooks = Hooks(stop=lambda: _stopping, callbacks=callbacks)
+                instants = Simulation(setup).instants(folder, hooks, unfinished)
+                finished[i] = (yield from instants), None
         except Interrupted:
             pass
         except Exception as error:

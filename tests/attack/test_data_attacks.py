@@ -12,7 +12,7 @@ from basil import rng
 from basil.attack.data import backdoor, label_flip
 from basil.data import Dataset, Samples, load
 from basil.errors import UserError
-from basil.experiment import Experiment
+from basil.experiment import Setup, set_up
 from basil.recipe import parse
 from basil.record.evaluate import Evaluation, evaluate
 
@@ -21,7 +21,7 @@ from attack_helpers import view
 DIGITS = load("digits", 0)
 
 
-def experiment(attack: dict[str, Any], **sections: dict[str, Any]) -> Experiment:
+def experiment(attack: dict[str, Any], **sections: dict[str, Any]) -> Setup:
     tree: dict[str, Any] = {
         "ring": {"nodes": 8, "byzantine": 2},
         "scheme": {"rounds": 4},
@@ -30,12 +30,14 @@ def experiment(attack: dict[str, Any], **sections: dict[str, Any]) -> Experiment
     }
     for name, values in sections.items():
         tree[name] = {**tree.get(name, {}), **values}
-    return Experiment(parse(tree))
+    return set_up(parse(tree))
 
 
-def drawn(lab: Experiment, node: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+def drawn(lab: Setup, node: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Raw inputs and labels of the samples that a node trains on in a round."""
-    indices = torch.from_numpy(np.concatenate([batch.indices for batch in lab._draw(node, k)]))
+    indices = torch.from_numpy(
+        np.concatenate([batch.indices for batch in lab.node_data.draw(node, k)])
+    )
     pool = lab.compute.pool
     return pool.x[indices].numpy(), pool.y[indices].numpy()
 
@@ -43,18 +45,18 @@ def drawn(lab: Experiment, node: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 def test_only_byzantine_nodes_train_on_flipped_labels() -> None:
     lab = experiment({"name": "label-flip", "start": 3})
     honest = experiment({"name": "none"})
-    assert len(lab.cast.byzantine) == 2
+    assert len(lab.participants.byzantine) == 2
     for node in range(8):
         for k in (1, 2, 3, 4):
             (x, y), (true_x, true_y) = drawn(lab, node, k), drawn(honest, node, k)
             assert np.array_equal(x, true_x)  # the same samples in the same order
-            lies = node in lab.cast.byzantine and k >= 3
+            lies = node in lab.participants.byzantine and k >= 3
             assert np.array_equal(y, 9 - true_y if lies else true_y)
 
 
 def test_only_the_samples_of_byzantine_nodes_are_copied() -> None:
     lab = experiment({"name": "label-flip"})
-    theirs = sum(len(lab.cast.local[node]) for node in lab.cast.byzantine)
+    theirs = sum(len(lab.node_data.local[node]) for node in lab.participants.byzantine)
     assert len(lab.compute.pool) == len(DIGITS.train) + theirs
     assert torch.equal(lab.compute.pool.y[: len(DIGITS.train)], torch.from_numpy(DIGITS.train.y))
     assert len(experiment({"name": "gaussian"}).compute.pool) == len(DIGITS.train)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from basil.attack import ATTACKS
 from basil.engine.simulate import Simulator
-from basil.experiment import Experiment, Interrupted, resume
+from basil.experiment import Hooks, Interrupted, Simulation, resume, set_up
 from basil.protocol.rules import RULES
 from basil.recipe import parse, to_tree
 from basil.record.read import read_run
@@ -40,10 +40,10 @@ def test_every_attack_runs_and_resumes_bit_for_bit(
 ) -> None:
     options = {"rounds": 1, "then": "stale"} if attack == "betrayal" else {}
     made = recipe(attack, scheme, **options)
-    Experiment(made).run(tmp_path / "whole")
+    Simulation(set_up(made)).run(tmp_path / "whole")
     stopped = tmp_path / "stopped"
     with pytest.raises(Interrupted):
-        Experiment(made).run(stopped, stop=StopAfter(10))
+        Simulation(set_up(made)).run(stopped, Hooks(stop=StopAfter(10)))
     resume(stopped)
     assert files_of_run(stopped) == files_of_run(tmp_path / "whole")
 
@@ -68,7 +68,7 @@ def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -
     monkeypatch.setattr(Simulator, "_deliver", arriving)
     tree = to_tree(recipe("dissensus"))
     tree["scheme"]["canonical"] = False  # what arrives is what was sent
-    lab = Experiment(parse(tree))
+    lab = set_up(parse(tree))
 
     class Nobody:
         def record(self, *_: object) -> None: ...
@@ -76,14 +76,14 @@ def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -
         def instant(self, _: object) -> bool:
             return True
 
-    assert lab.simulator(Nobody()).run()
+    assert Simulation(lab).simulator(Nobody()).run()
     checked = 0
     for sender, j, body, then in seen:
-        if sender not in lab.cast.byzantine or j in lab.cast.byzantine:
+        if sender not in lab.participants.byzantine or j in lab.participants.byzantine:
             continue
-        behind = lab.cast.ring.behind(j, lab.recipe.reach)
-        friends = [then[k] for k in behind if k not in lab.cast.byzantine]
-        liars = sum(k in lab.cast.byzantine for k in behind)
+        behind = lab.participants.ring.behind(j, lab.recipe.reach)
+        friends = [then[k] for k in behind if k not in lab.participants.byzantine]
+        liars = sum(k in lab.participants.byzantine for k in behind)
         expected = then[j] - sum(x - then[j] for x in friends) / liars  # type: ignore[operator]
         torch.testing.assert_close(body, expected, atol=1e-5, rtol=1e-4)
         checked += 1
@@ -91,8 +91,8 @@ def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -
 
 
 def test_the_table_shows_success_only_where_it_was_measured(tmp_path: Path) -> None:
-    Experiment(recipe("backdoor")).run(tmp_path / "backdoor")
-    Experiment(recipe("gaussian")).run(tmp_path / "gaussian")
+    Simulation(set_up(recipe("backdoor"))).run(tmp_path / "backdoor")
+    Simulation(set_up(recipe("gaussian"))).run(tmp_path / "gaussian")
     opened, plain = read_run(tmp_path / "backdoor"), read_run(tmp_path / "gaussian")
     assert "attack succ. %" not in results_table([plain])[0]
     header, *rows = results_table([opened, plain])
@@ -115,8 +115,8 @@ def test_betrayal_equals_the_other_attack_that_starts_later(
 ) -> None:
     turned = recipe("betrayal", rounds=2, then=then, **options)
     late = recipe(then, start=3, **options)
-    Experiment(turned).run(tmp_path / "turned")
-    Experiment(late).run(tmp_path / "late")
+    Simulation(set_up(turned)).run(tmp_path / "turned")
+    Simulation(set_up(late)).run(tmp_path / "late")
     one, other = (read_run(tmp_path / name).summary for name in ("turned", "late"))
     assert one is not None
     assert other is not None
@@ -130,7 +130,7 @@ def test_every_attack_meets_every_rule(tmp_path: Path, rule: str, attack: str) -
     tree = to_tree(recipe(attack, **options))
     tree["scheme"] |= {"rule": rule, "rounds": 2}
     made = parse(tree)
-    Experiment(made).run(tmp_path)
+    Simulation(set_up(made)).run(tmp_path)
     choices = (tmp_path / "selections.csv").read_text().splitlines()
     assert len(choices) == 1 + 2 * made.ring.nodes
     models = load_file(tmp_path / "models.safetensors")
@@ -144,9 +144,9 @@ def test_what_a_rule_remembers_outlives_a_stop(tmp_path: Path, rule: str) -> Non
     tree = to_tree(recipe("drift"))
     tree["scheme"] |= {"rule": rule}
     made = parse(tree)
-    Experiment(made).run(tmp_path / "whole")
+    Simulation(set_up(made)).run(tmp_path / "whole")
     with pytest.raises(Interrupted):
-        Experiment(made).run(tmp_path / "stopped", stop=StopAfter(17))
+        Simulation(set_up(made)).run(tmp_path / "stopped", Hooks(stop=StopAfter(17)))
     resume(tmp_path / "stopped")
     assert files_of_run(tmp_path / "stopped") == files_of_run(tmp_path / "whole")
 
@@ -157,19 +157,19 @@ def test_a_run_may_stop_while_a_lie_is_tried_out(tmp_path: Path, scheme: str) ->
     tree = to_tree(recipe("brink", scheme, direction="signs"))
     tree["ring"] |= {"nodes": 8, "groups": 2, "group_rounds": 2, "connectivity": 2}
     made = parse(tree)
-    Experiment(made).run(tmp_path / "whole")
+    Simulation(set_up(made)).run(tmp_path / "whole")
     for turns in range(1, 24, 3):
         folder = tmp_path / f"stopped{turns}"
         with pytest.raises(Interrupted):
-            Experiment(made).run(folder, stop=StopAfter(turns))
+            Simulation(set_up(made)).run(folder, Hooks(stop=StopAfter(turns)))
         resume(folder)
         assert files_of_run(folder) == files_of_run(tmp_path / "whole")
 
 
 def test_data_that_lies_now_and_then_is_honest_in_between() -> None:
     """Label flips in rounds 3 and 6: elsewhere the node draws from its own samples."""
-    lab = Experiment(recipe("betrayal", rounds=2, every=3, then="label-flip"))
-    liar = min(lab.cast.byzantine)
-    honest = {int(i) for i in lab.cast.local[liar]}
-    own = [honest.issuperset(lab.cast.samples(liar, k).tolist()) for k in range(1, 8)]
+    lab = set_up(recipe("betrayal", rounds=2, every=3, then="label-flip"))
+    liar = min(lab.participants.byzantine)
+    honest = {int(i) for i in lab.node_data.local[liar]}
+    own = [honest.issuperset(lab.node_data.samples(liar, k).tolist()) for k in range(1, 8)]
     assert own == [True, True, False, True, True, False, True]

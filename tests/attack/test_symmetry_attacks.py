@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from basil.attack import ATTACKS
 from basil.errors import UserError
-from basil.experiment import Experiment
+from basil.experiment import Simulation, set_up
 from basil.learning.layout import layout_of
 from basil.learning.models import mlp
 from basil.learning.symmetry import Canonical, find
@@ -111,7 +111,7 @@ def test_a_network_without_such_units_is_said() -> None:
         "attack": {"name": "rescale"},
     }
     with pytest.raises(UserError, match="no such symmetry"):
-        Experiment(parse(tree))
+        set_up(parse(tree))
 
 
 def accuracy(folder: Path, **sections: Any) -> float:
@@ -124,7 +124,7 @@ def accuracy(folder: Path, **sections: Any) -> float:
     }
     for section, values in sections.items():
         tree[section] = {**tree.get(section, {}), **values}
-    worst: float = Experiment(parse(tree)).run(folder)["accuracy"]["worst"]
+    worst: float = Simulation(set_up(parse(tree))).run(folder)["accuracy"]["worst"]
     return worst
 
 
@@ -158,7 +158,7 @@ def test_joins_without_it_do_not(tmp_path: Path) -> None:
 
 def test_basil_as_published_is_basil_without_the_form(tmp_path: Path) -> None:
     shas = {
-        Experiment(parse({"scheme": {"rounds": 3, **scheme}})).run(tmp_path / str(i))[
+        Simulation(set_up(parse({"scheme": {"rounds": 3, **scheme}}))).run(tmp_path / str(i))[
             "model_sha256"
         ]
         for i, scheme in enumerate(

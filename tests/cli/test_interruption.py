@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from basil.experiment import Experiment, Interrupted
+from basil.experiment import Hooks, Interrupted, Simulation, set_up
 from basil.recipe import load
 
 # A node is away for a while, so that some of the interruptions fall into its absence.
@@ -94,12 +94,14 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(basil, tiny):
 @pytest.mark.parametrize("turn", [1, 7, 19])
 def test_a_run_may_be_interrupted_again_and_again(basil, tiny, turn):
     """After each resumption it is stopped at once, `turn` times in all, and then let go."""
-    experiment = Experiment(load("tiny.toml"))
+    experiment = set_up(load("tiny.toml"))
     with pytest.raises(Interrupted):
-        experiment.run(tiny / "broken", stop=lambda: True)
+        Simulation(experiment).run(tiny / "broken", Hooks(stop=lambda: True))
     for _ in range(turn - 1):
         with pytest.raises(Interrupted):
-            Experiment(load("tiny.toml")).run(tiny / "broken", stop=lambda: True, resume=True)
+            Simulation(set_up(load("tiny.toml"))).run(
+                tiny / "broken", Hooks(stop=lambda: True), resume=True
+            )
     rows = (tiny / "broken/selections.csv").read_text().splitlines()
     assert len(rows) == 1 + turn
     assert basil("run", "--resume", "broken").code == 0
@@ -109,7 +111,7 @@ def test_a_run_may_be_interrupted_again_and_again(basil, tiny, turn):
 
 def test_whoever_goes_on_with_other_code_is_told(basil, tiny):
     with pytest.raises(Interrupted):
-        Experiment(load("tiny.toml")).run(tiny / "broken", stop=lambda: True)
+        Simulation(set_up(load("tiny.toml"))).run(tiny / "broken", Hooks(stop=lambda: True))
     facts = tiny / "broken/run.json"
     facts.write_text(facts.read_text().replace('"code": "', '"code": "another'))
     answer = basil("run", "--resume", "broken")

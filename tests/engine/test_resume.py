@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, resume
+from basil.experiment import Hooks, Interrupted, Simulation, resume, set_up
 from basil.recipe import parse
 from basil.record.run_folder import CHECKPOINT
 
@@ -62,16 +62,16 @@ def recipe(case: dict[str, Any]) -> Any:
 def test_stopped_twice_and_resumed_equals_uninterrupted(
     tmp_path: Path, case: dict[str, Any]
 ) -> None:
-    Experiment(recipe(case)).run(tmp_path / "whole")
+    Simulation(set_up(recipe(case))).run(tmp_path / "whole")
     stopped = tmp_path / "stopped"
     with pytest.raises(Interrupted):
-        Experiment(recipe(case)).run(stopped, stop=StopAfter(11))
+        Simulation(set_up(recipe(case))).run(stopped, Hooks(stop=StopAfter(11)))
     assert not (stopped / "summary.json").exists()
     # What a crash leaves behind the checkpoint must not be counted twice.
     with (stopped / "selections.csv").open("a") as file:
         file.write("9,9,9,")
     with pytest.raises(Interrupted):
-        resume(stopped, stop=StopAfter(13))
+        resume(stopped, hooks=Hooks(stop=StopAfter(13)))
     resume(stopped)
     assert files_of_run(stopped) == files_of_run(tmp_path / "whole")
     assert not (stopped / CHECKPOINT).exists()
@@ -84,11 +84,11 @@ def test_every_point_of_a_lap_is_a_good_one_to_stop(tmp_path: Path, scheme: str)
         "ring": {"events": [{"node": 1, "leaves": 2, "returns": 3}], "groups": 2},
         "scheme": {"name": scheme, "rounds": 6},
     }
-    Experiment(recipe(case)).run(tmp_path / "whole")
+    Simulation(set_up(recipe(case))).run(tmp_path / "whole")
     for turns in range(6, 20):
         folder = tmp_path / str(turns)
         with pytest.raises(Interrupted):
-            Experiment(recipe(case)).run(folder, stop=StopAfter(turns))
+            Simulation(set_up(recipe(case))).run(folder, Hooks(stop=StopAfter(turns)))
         resume(folder)
         assert files_of_run(folder) == files_of_run(tmp_path / "whole")
 
@@ -96,7 +96,7 @@ def test_every_point_of_a_lap_is_a_good_one_to_stop(tmp_path: Path, scheme: str)
 def test_a_checkpoint_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
-        Experiment(recipe({})).run(folder, stop=StopAfter(3))
+        Simulation(set_up(recipe({}))).run(folder, Hooks(stop=StopAfter(3)))
     file = folder / CHECKPOINT
     file.write_bytes(file.read_bytes()[:1000])
     with pytest.raises(UserError, match="checkpoint"):

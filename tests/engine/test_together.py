@@ -13,7 +13,7 @@ import torch
 from basil import worker
 from basil.compare import _shares, cases
 from basil.engine.together import together as by_turns
-from basil.experiment import Experiment, Machine
+from basil.experiment import Machine, Simulation, set_up
 from basil.recipe import parse, to_tree
 from basil.worker import run_tasks
 
@@ -36,7 +36,7 @@ def together(out: Path) -> dict[str, Any]:
 def test_each_run_is_as_if_it_were_alone(tmp_path: Path) -> None:
     found = together(tmp_path / "together")
     for case in cases(parse(TREE), ["basil", "ubar"], ["gaussian", "label-flip"], [0], tmp_path):
-        alone = Experiment(case.recipe, machine=Machine("cpu")).run(case.folder)
+        alone = Simulation(set_up(case.recipe, machine=Machine("cpu"))).run(case.folder)
         assert alone["model_sha256"] == found[case.name]["model_sha256"]
         assert alone["selection"] == found[case.name]["selection"]
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from basil.data import load
 from basil.errors import UserError
-from basil.experiment import Experiment
-from basil.experiment.cast import Cast
+from basil.experiment import Simulation, set_up
+from basil.experiment.participants import gather
 from basil.recipe import parse, warnings
 from basil.record.read import read_run
 from basil.report.plots import distance_figure
@@ -41,7 +40,7 @@ def seed_with(cut: bool) -> dict[str, Any]:
     for seed in range(200):
         long = {"scheme": {"rounds": 12}, "learning": {"rate": 0.3}}
         found = {**tree(ring={"placement": "row"}, **long), "seed": seed}
-        facts = Cast(parse(found), load("digits", 0)).facts()
+        facts = gather(parse(found)).facts()
         if bool(facts["cut_groups"]) == cut and (cut or not facts["failed_groups"]):
             return found
     raise AssertionError("no such seed")
@@ -51,8 +50,8 @@ def test_the_event_of_proposition_5_and_its_record(tmp_path: Path) -> None:
     """All of some S_g Byzantine: every benign node that chooses after them takes a liar's model,
     and the run is lost.  The same liars elsewhere do no harm."""
     lost, saved = seed_with(cut=True), seed_with(cut=False)
-    bad = Experiment(parse(lost)).run(tmp_path / "lost")
-    good = Experiment(parse(saved)).run(tmp_path / "saved")
+    bad = Simulation(set_up(parse(lost))).run(tmp_path / "lost")
+    good = Simulation(set_up(parse(saved))).run(tmp_path / "saved")
     facts = read_run(tmp_path / "lost").facts
     (group,) = facts["cut_groups"]
     assert group in facts["failed_groups"]
@@ -73,7 +72,7 @@ def test_liars_between_groups_are_honest_in_their_rings(tmp_path: Path) -> None:
     """Who lies in the aggregation alone is chosen in its ring, and not between groups."""
     stages = {"stages": ["aggregation", "multicast"]}
     settings = {"ring": {"byzantine": 3}, "attack": {"name": "gaussian", **stages}}
-    found = Experiment(parse(tree(**settings))).run(tmp_path / "run")
+    found = Simulation(set_up(parse(tree(**settings)))).run(tmp_path / "run")
     assert found["selection"]["byzantine"] > 0
     assert read_run(tmp_path / "run").facts["failed_groups"] == []
     assert found["selection_between_groups"] == {"aggregation": 0.0, "multicast": 0.0}
@@ -81,7 +80,7 @@ def test_liars_between_groups_are_honest_in_their_rings(tmp_path: Path) -> None:
 
 def test_a_run_folder_that_the_report_understands(tmp_path: Path) -> None:
     recipe = parse(tree(ring={"group_rounds": 2, "nodes": 13}))
-    summary = Experiment(recipe).run(tmp_path / "run")
+    summary = Simulation(set_up(recipe)).run(tmp_path / "run")
     run = read_run(tmp_path / "run")
     assert [m["round"] for m in run.metrics] == [0, 1, 2, 3, 4]
     assert list(map(len, run.rings)) == [5, 4, 4]
@@ -97,8 +96,8 @@ def test_a_run_folder_that_the_report_understands(tmp_path: Path) -> None:
 
 
 def test_data_is_dealt_to_more_than_take_part() -> None:
-    some = Experiment(parse(tree(data={"dealt_to": 48}))).cast
-    all_ = Experiment(parse(tree())).cast
+    some = set_up(parse(tree(data={"dealt_to": 48}))).node_data
+    all_ = set_up(parse(tree())).node_data
     assert {len(part) for part in some.local.values()} <= {29, 30}
     assert {len(part) for part in all_.local.values()} <= {119, 120}
     together = np.concatenate(list(some.local.values()))

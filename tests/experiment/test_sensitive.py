@@ -10,7 +10,7 @@ from basil.attack import ATTACKS
 from basil.attack.sharing import FAULTS
 from basil.data import Dataset, Samples
 from basil.data.sensitive import SENSITIVE
-from basil.experiment import Experiment, Interrupted, Own, resume
+from basil.experiment import Hooks, Interrupted, Own, Simulation, resume, set_up
 from basil.experiment import sharing as module
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Send
@@ -87,7 +87,7 @@ def test_a_sensitive_sample_never_leaves(
     """Whatever is sent, by whomever: not one of them is in it, and nobody trains on another's."""
     data, options, sent = toy(), marked(rule, tmp_path), tap(monkeypatch)
     part = {"alpha": alpha, "sensitive": rule, "fault": fault, "opening": opening, **options}
-    experiment = Experiment(
+    experiment = set_up(
         recipe(
             sharing={**part, "dummies": dummies, "public": 0.1, "batches": 2, **WAYS[way]},
             data={"dataset": "digits", "partition": "iid"},
@@ -98,9 +98,9 @@ def test_a_sensitive_sample_never_leaves(
     )
     sensitive = SENSITIVE[rule](data.train, **options)
     if dummies == "held-out":
-        sensitive[experiment.cast.public] = False  # no node's: public from the start
+        sensitive[experiment.node_data.public] = False  # no node's: public from the start
     secret = data.train.x[sensitive]
-    offers = experiment.cast.offers
+    offers = experiment.node_data.offers
     numbers = np.concatenate([basket.rows for basket in sent])
     numbers = np.unique(numbers[(numbers >= 0) & (numbers < len(offers))])
     assert len(secret)
@@ -111,11 +111,11 @@ def test_a_sensitive_sample_never_leaves(
     assert np.abs(wire[:, None] - secret[None]).max(2).min() > 1e-3
     owned = np.abs(wire[:, None] - data.train.x[None]).max(2).min(1) < 1e-3
     assert owned.any()  # the comparison finds what did leave
-    for node, received in experiment.cast.received.items():
-        x = experiment.cast.train.x[received]
+    for node, received in experiment.node_data.received.items():
+        x = experiment.node_data.train.x[received]
         if len(x):
             assert np.abs(x[:, None] - secret[None]).max(2).min() > 1e-3
-        assert not set(received.tolist()).intersection(experiment.cast.local[node].tolist())
+        assert not set(received.tolist()).intersection(experiment.node_data.local[node].tolist())
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -138,9 +138,9 @@ def test_nor_is_it_in_a_file_or_in_what_liars_work_with(
         attack={"name": "overfit-shared"},
         learning={"batch": 4, "model": "softmax"},
     )
-    experiment, folder = Experiment(made, Own(dataset=data)), tmp_path / "run"
+    experiment, folder = set_up(made, Own(dataset=data)), tmp_path / "run"
     with pytest.raises(Interrupted):
-        experiment.run(folder, stop=StopAfter(12))
+        Simulation(experiment).run(folder, Hooks(stop=StopAfter(12)))
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     resume(folder, Own(dataset=data))
     files |= {f"{path.name} at the end": path.read_bytes() for path in folder.iterdir()}
@@ -150,9 +150,9 @@ def test_nor_is_it_in_a_file_or_in_what_liars_work_with(
         assert not any(sample.tobytes() in content for content in files.values())
     assert benches
     for bench in benches:
-        own = experiment.cast.local[bench.node.id]
+        own = experiment.node_data.local[bench.node.id]
         assert set(bench.private.tolist()) <= set(own.tolist())
-        x = experiment.cast.train.x[bench.received]
+        x = experiment.node_data.train.x[bench.received]
         assert len(x)
         assert np.abs(x[:, None] - data.train.x[secret][None]).max(2).min() > 1e-3
 

@@ -11,7 +11,7 @@ from basil.attack.sharing import FAULTS
 from basil.cli import main
 from basil.data.sensitive import SENSITIVE
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, resume
+from basil.experiment import Hooks, Interrupted, Simulation, resume, set_up
 from basil.protocol.schemes import POOLED_SCHEMES, SCHEMES
 from basil.recipe.warn import warnings
 
@@ -22,8 +22,8 @@ from sharing_helpers import recipe
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_trains_on_what_was_shared(tmp_path: Path, scheme: str) -> None:
     graph = {"name": "complete"}
-    experiment = Experiment(recipe(scheme={"name": scheme, "rounds": 2}, graph=graph))
-    summary = experiment.run(tmp_path / "run")
+    experiment = set_up(recipe(scheme={"name": scheme, "rounds": 2}, graph=graph))
+    summary = Simulation(experiment).run(tmp_path / "run")
     if scheme in POOLED_SCHEMES:  # one node has all data anyway
         assert "sharing" not in summary
         return
@@ -32,7 +32,7 @@ def test_every_scheme_trains_on_what_was_shared(tmp_path: Path, scheme: str) -> 
     assert summary["sharing"]["incidents"] == 0
     assert summary["virtual_seconds"] > summary["sharing"]["seconds"] > 0
     assert summary["messages"]["bytes"] >= summary["sharing"]["bytes"] > 0
-    classes = [set(experiment.data.train.y[experiment.cast.samples(i, 1)]) for i in range(8)]
+    classes = [set(experiment.data.train.y[experiment.node_data.samples(i, 1)]) for i in range(8)]
     assert all(len(found) > 5 for found in classes)  # sorted by class, a node has two or three
     rows = (tmp_path / "run" / "anonymity.csv").read_text().splitlines()
     assert rows[0].startswith("receiver,group,round,samples,candidates")
@@ -51,10 +51,10 @@ def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, scheme: str, f
         "scheme": {"name": scheme, "rounds": 4},
         "sharing": {"fault": fault, "fault_round": 2},
     }
-    Experiment(recipe(**sections)).run(tmp_path / "whole")
+    Simulation(set_up(recipe(**sections))).run(tmp_path / "whole")
     stopped = tmp_path / "stopped"
     with pytest.raises(Interrupted):
-        Experiment(recipe(**sections)).run(stopped, stop=StopAfter(2))
+        Simulation(set_up(recipe(**sections))).run(stopped, Hooks(stop=StopAfter(2)))
     resume(stopped)
     assert files_of_run(stopped) == files_of_run(tmp_path / "whole")
     for name in ("sharing.json", "anonymity.csv"):
@@ -88,31 +88,31 @@ def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path, scheme: str, f
 )
 def test_mistakes_are_said(part: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        Experiment(recipe(sharing=part))
+        set_up(recipe(sharing=part))
 
 
 def test_poisoned_samples_are_shared_by_those_who_poison() -> None:
     """A label that lies cannot be told from one that does not: it is trained on by all."""
-    experiment = Experiment(recipe(attack={"name": "label-flip"}))
-    bad = set(np.concatenate(list(experiment.cast.poisoned.values())).tolist())
+    experiment = set_up(recipe(attack={"name": "label-flip"}))
+    bad = set(np.concatenate(list(experiment.node_data.poisoned.values())).tolist())
     M = experiment.shared.table.size
-    for node in experiment.cast.benign:
-        assert len(bad.intersection(experiment.cast.received[node].tolist())) == 2 * 3 * M
+    for node in experiment.participants.benign:
+        assert len(bad.intersection(experiment.node_data.received[node].tolist())) == 2 * 3 * M
 
 
 def test_noise_is_not_trained_on_and_public_data_is() -> None:
-    noise = Experiment(recipe()).cast
+    noise = set_up(recipe()).node_data
     assert all(not np.isin(rows, noise.offers.dummies).any() for rows in noise.received.values())
-    public = Experiment(recipe(sharing={"dummies": "held-out"})).cast
+    public = set_up(recipe(sharing={"dummies": "held-out"})).node_data
     assert any(np.isin(rows, public.offers.dummies).any() for rows in public.received.values())
     assert not any(np.isin(rows, public.public).any() for rows in public.local.values())
 
 
 def test_who_is_away_in_the_first_round_has_no_part_in_the_sharing(tmp_path: Path) -> None:
     events = [{"node": 2, "leaves": 1, "returns": 3}]
-    experiment = Experiment(recipe(ring={"events": events}))
-    assert 2 not in experiment.cast.received
-    assert experiment.run(tmp_path / "run")["sharing"]["incidents"] > 0
+    experiment = set_up(recipe(ring={"events": events}))
+    assert 2 not in experiment.node_data.received
+    assert Simulation(experiment).run(tmp_path / "run")["sharing"]["incidents"] > 0
 
 
 def test_a_fault_that_nobody_carries_out_is_warned_of() -> None:
@@ -128,25 +128,25 @@ def test_what_a_recipe_can_name_is_listed(capsys: pytest.CaptureFixture[str]) ->
 
 def test_runs_side_by_side_share_one_pool_unless_samples_are_changed() -> None:
     """Dummies of noise are nothing to train on: a comparison needs no copy of the data for them."""
-    first = Experiment(recipe())
-    assert Experiment(recipe(), beside=first).compute.pool is first.compute.pool
-    noisy = Experiment(recipe(sharing={"epsilon": 10.0}), beside=first)
+    first = set_up(recipe())
+    assert set_up(recipe(), reuse=first).compute.pool is first.compute.pool
+    noisy = set_up(recipe(sharing={"epsilon": 10.0}), reuse=first)
     assert noisy.compute.pool is not first.compute.pool
 
 
 def test_others_are_given_noisy_copies_and_the_owner_keeps_its_own(tmp_path: Path) -> None:
     part = {"epsilon": 50.0, "label_epsilon": 2.0}
-    experiment = Experiment(recipe(sharing=part))
-    cast, first = experiment.cast, len(experiment.data.train)
+    experiment = set_up(recipe(sharing=part))
+    held, first = experiment.node_data, len(experiment.data.train)
     M = experiment.shared.table.size
-    for node, received in cast.received.items():
+    for node, received in held.received.items():
         assert len(received) == 7 * 3 * M
         assert (received >= first).all()  # not one original
-        assert not set(received.tolist()) & set(cast.offers.of[node].tolist())
-        assert (cast.samples(node, 1)[: len(cast.local[node])] < first).all()
-    copies, originals = cast.train.x[first:], cast.train.x[:first]
+        assert not set(received.tolist()) & set(held.offers.of[node].tolist())
+        assert (held.samples(node, 1)[: len(held.local[node])] < first).all()
+    copies, originals = held.train.x[first:], held.train.x[:first]
     assert not any((originals == copy).all((1, 2, 3)).any() for copy in copies)
-    said = experiment.run(tmp_path / "run")["sharing"]["noise"]
+    said = Simulation(experiment).run(tmp_path / "run")["sharing"]["noise"]
     assert said["epsilon_of_a_sample"] == 52.0
     assert said["sensitivity"] == pytest.approx(2 * 8)  # 8 × 8 pixels
     assert said["epsilon_of_all_samples_of_a_node"] > 52.0 + (3 * M - 1) * 2.0
@@ -154,7 +154,7 @@ def test_others_are_given_noisy_copies_and_the_owner_keeps_its_own(tmp_path: Pat
 
 def test_compression_changes_bytes_and_time_and_nothing_else(tmp_path: Path) -> None:
     plain, small = (
-        Experiment(recipe(sharing={"compress": compress})).shared for compress in (False, True)
+        set_up(recipe(sharing={"compress": compress})).shared for compress in (False, True)
     )
     assert {i: rows.tolist() for i, rows in plain.received().items()} == {
         i: rows.tolist() for i, rows in small.received().items()
@@ -170,7 +170,7 @@ def test_compression_changes_bytes_and_time_and_nothing_else(tmp_path: Path) -> 
 
 def test_numbers_are_packed_as_well() -> None:
     data = {"dataset": "synthetic", "task": "regression", "partition": "iid"}
-    shared = Experiment(
+    shared = set_up(
         recipe(data=data, learning={"model": "linear"}, sharing={"compress": True})
     ).shared
     assert shared.facts()["incidents"] == 0
@@ -179,21 +179,21 @@ def test_numbers_are_packed_as_well() -> None:
 
 def test_what_was_not_shared_cannot_be_learned_by_heart() -> None:
     with pytest.raises(UserError, match=r"set sharing\.alpha"):
-        Experiment(recipe(sharing={"alpha": 0.0}, attack={"name": "overfit-shared"}))
+        set_up(recipe(sharing={"alpha": 0.0}, attack={"name": "overfit-shared"}))
     late = {"name": "betrayal", "rounds": 1, "then": "overfit-shared"}
     with pytest.raises(UserError, match=r"set sharing\.alpha"):
-        Experiment(recipe(sharing={"alpha": 0.0}, attack=late))
+        set_up(recipe(sharing={"alpha": 0.0}, attack=late))
 
 
 def test_dummies_from_a_file_go_round_and_are_not_trained_on(tmp_path: Path) -> None:
     x = np.full((5, 1, 8, 8), 9, np.uint8)
     np.savez(tmp_path / "public.npz", x=x, y=np.arange(5))
     part = {"dummies": "file", "public_file": str(tmp_path / "public.npz"), "opening": True}
-    experiment = Experiment(recipe(sharing=part))
+    experiment = set_up(recipe(sharing=part))
     first = len(experiment.data.train)
-    assert experiment.cast.offers.dummies.tolist() == list(range(first, first + 5))
-    assert (experiment.cast.offers.rows(np.array([first + 2]))[0, :64] == 9).all()
-    assert all((rows < first).all() for rows in experiment.cast.received.values())
+    assert experiment.node_data.offers.dummies.tolist() == list(range(first, first + 5))
+    assert (experiment.node_data.offers.rows(np.array([first + 2]))[0, :64] == 9).all()
+    assert all((rows < first).all() for rows in experiment.node_data.received.values())
     np.savez(tmp_path / "public.npz", x=x[:, :, :7], y=np.arange(5))
     with pytest.raises(UserError, match="x must be uint8"):
-        Experiment(recipe(sharing=part))
+        set_up(recipe(sharing=part))

@@ -12,7 +12,7 @@ import basil
 from basil import foreign, register
 from basil.attack import ATTACKS
 from basil.cli import main
-from basil.experiment import Experiment, Interrupted
+from basil.experiment import Hooks, Interrupted, Simulation, set_up
 from basil.learning.schedule import SCHEDULES
 from basil.recipe import code_of, fingerprint, load, parse
 from basil.table import Table
@@ -62,7 +62,7 @@ def test_a_file_beside_the_recipe_is_run_in_processes_too(study, command):
     ).json
     assert module["attack"] == "mine:overshoot"
     assert file["attack"] == "mine.py:overshoot"
-    alone = Experiment(load(study / "mine.toml")).run(study / "alone")
+    alone = Simulation(set_up(load(study / "mine.toml"))).run(study / "alone")
     assert file["model_sha256"] == alone["model_sha256"]
     facts = json.loads((study / "alone" / "run.json").read_text())
     assert list(facts["extensions"]) == ["attack mine.py:overshoot"]
@@ -72,9 +72,11 @@ def test_a_file_beside_the_recipe_is_run_in_processes_too(study, command):
 def test_resuming_takes_the_same_source_or_none(study, command):
     turns = iter(range(99))
     with pytest.raises(Interrupted):
-        Experiment(load(study / "mine.toml")).run(study / "run", stop=lambda: next(turns) > 4)
+        Simulation(set_up(load(study / "mine.toml"))).run(
+            study / "run", Hooks(stop=lambda: next(turns) > 4)
+        )
     shutil.copytree(study / "run", study / "later")
-    whole = Experiment(load(study / "mine.toml")).run(study / "whole")
+    whole = Simulation(set_up(load(study / "mine.toml"))).run(study / "whole")
     resumed = command("run", "--resume", study / "run", "--json").json
     assert resumed["model_sha256"] == whole["model_sha256"]
     (study / "mine.py").write_text(MINE + "# changed\n")

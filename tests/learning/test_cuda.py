@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from basil.data import Dataset, Samples
-from basil.experiment import Experiment, Machine, Own
+from basil.experiment import Machine, Own, Simulation, set_up
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
 from basil.learning.cuda.places import Models
@@ -257,14 +257,14 @@ def on_both_paths(
     chosen: list[list[int | None]] = []
     final: list[Tensor] = []
     for fast in (False, True):
-        experiment = Experiment(recipe, Own(dataset=noise()), Machine(device, deterministic=True))
+        experiment = set_up(recipe, Own(dataset=noise()), Machine(device, deterministic=True))
         pool, module = experiment.compute.pool, experiment.compute.network
         if fast:
             experiment.compute = GraphCompute(module, cross_entropy, pool, deterministic=True)
         else:
             experiment.compute = Compute(module, cross_entropy, pool)
         keep = Keep()
-        assert experiment.simulator(keep).run()
+        assert Simulation(experiment).simulator(keep).run()
         made = [record for _, record in keep.records if record.selected is not None]
         chosen.append([record.chosen for record in made])
         final.append(torch.stack([record.model for _, record in keep.records[-9:]]))

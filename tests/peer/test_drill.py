@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from basil.experiment import Experiment
+from basil.experiment import Simulation, set_up
 from basil.peer.run.merge import merge
 from basil.recipe import parse
 
@@ -30,12 +30,12 @@ POINTS = 0.03
 def test_sixteen_nodes_with_five_liars_and_two_killed_learn_as_the_simulator_says(
     ring_of: Callable[..., Ring], tmp_path: Path
 ) -> None:
-    cast = Experiment(parse(DRILL)).cast
-    gone, returning = cast.benign[2], cast.benign[7]
+    nodes = set_up(parse(DRILL)).participants
+    gone, returning = nodes.benign[2], nodes.benign[7]
     ring = ring_of(DRILL)
     for i in range(N):
-        ring.start(i, *(["--attack", "gaussian"] * (i in cast.byzantine)))
-    witness = cast.benign[0]
+        ring.start(i, *(["--attack", "gaussian"] * (i in nodes.byzantine)))
+    witness = nodes.benign[0]
     ring.until_round(5, witness)
     ring.kill(gone)
     ring.kill(returning)
@@ -54,10 +54,10 @@ def test_sixteen_nodes_with_five_liars_and_two_killed_learn_as_the_simulator_say
         {"node": returning, "leaves": left[returning], "returns": back},
     ]
     same = parse({**DRILL, "ring": {**DRILL["ring"], "events": events}})
-    experiment = Experiment(same)
-    experiment.run(tmp_path / "simulated")
+    experiment = set_up(same)
+    Simulation(experiment).run(tmp_path / "simulated")
     models = load_file(tmp_path / "simulated/models.safetensors")
-    benign = [i for i in alive if i not in cast.byzantine]
+    benign = [i for i in alive if i not in nodes.byzantine]
     there = experiment.compute.test(
         [models[f"node-{i}"] for i in benign], experiment.test, len(experiment.test)
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from basil.experiment import Experiment
+from basil.experiment import Simulation, set_up
 from basil.peer.members import authority
 from basil.peer.members.roster import ROSTER, load_roster
 from basil.recipe import parse
@@ -42,7 +42,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> float:
     """The worst accuracy where the victim is away from round 4 on: the most that one can take."""
     away = {**SMALL["ring"], "events": [{"node": VICTIM, "leaves": 4}]}
     folder = tmp_path_factory.mktemp("simulated") / "run"
-    summary = Experiment(parse({**SMALL, "ring": away})).run(folder)
+    summary = Simulation(set_up(parse({**SMALL, "ring": away}))).run(folder)
     return float(summary["accuracy"]["worst"])
 
 

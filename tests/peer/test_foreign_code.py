@@ -8,7 +8,7 @@ import pytest
 
 from basil import foreign
 from basil.attack import ATTACKS
-from basil.experiment import Experiment
+from basil.experiment import set_up
 from basil.recipe import parse
 
 from nursery import Ring
@@ -45,7 +45,7 @@ def ring(
 
 
 def test_a_ring_carries_out_what_a_file_says(ring: Ring) -> None:
-    liars = Experiment(parse(RECIPE)).cast.byzantine
+    liars = set_up(parse(RECIPE)).participants.byzantine
     for i in range(ring.nodes):
         ring.start(i, *(["--attack", "mine.py:upside_down"] * (i in liars)))
     assert set(ring.wait().values()) == {0}, ring.story(range(ring.nodes))

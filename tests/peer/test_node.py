@@ -17,7 +17,7 @@ import pytest
 from basil.cli import main
 from basil.data import load
 from basil.data.rows import to_rows
-from basil.experiment import Experiment, Part
+from basil.experiment import Simulation, local_node, set_up
 from basil.peer.members import authority
 from basil.peer.members.roster import load_roster
 from basil.peer.run import peer as node
@@ -89,7 +89,7 @@ def test_the_try_out_ends_with_a_run_that_report_reads(
     assert main(["peers", "status", "--dir", str(ring), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["phase"] for each in found] == ["done"] * 4
-    liars = Experiment(parse({**TINY, "attack": {"name": "gaussian"}})).cast.byzantine
+    liars = set_up(parse({**TINY, "attack": {"name": "gaussian"}})).participants.byzantine
     assert {each["node"] for each in found if each["attack"] == "gaussian"} == liars
     assert main(["peers", "status", "--dir", str(ring / "node-1")]) == 0
     assert "6/6" in capsys.readouterr().out
@@ -140,13 +140,13 @@ def test_every_machine_may_have_data_of_its_own(
     """Digits dealt by hand into folders: the same run as if the recipe had dealt them."""
     digits = load("digits", 1)
     recipe = parse(TINY)
-    simulated = Experiment(recipe)
-    summary = simulated.run(tmp_path / "simulated")
+    simulated = set_up(recipe)
+    summary = Simulation(simulated).run(tmp_path / "simulated")
     ring = ring_of(TINY)
     for i in range(4):
         folder = tmp_path / f"data-{i}"
         folder.mkdir()
-        mine = simulated.cast.local[i]
+        mine = simulated.node_data.local[i]
         for name, samples, which in (
             ("train", digits.train, mine),
             ("test", digits.test, slice(None)),
@@ -205,7 +205,7 @@ def test_a_node_that_crashed_while_it_shared_is_silent_there_and_trains_with_wha
     digits = load("digits", 1)
 
     def sharing() -> Sharing:
-        return Sharing(settings, Part(settings, digits, 2, AttackPart()), tmp_path)
+        return Sharing(settings, local_node(settings, digits, 2, AttackPart()), tmp_path)
 
     first = sharing()
     assert not first.over
@@ -213,23 +213,23 @@ def test_a_node_that_crashed_while_it_shared_is_silent_there_and_trains_with_wha
     second = sharing()
     assert second.over
     assert second.take_in() == {"broken_off": True}
-    assert second.part.received == {}
+    assert second.local.node_data.received == {}
 
 
 def test_what_was_received_is_there_after_a_restart(tmp_path: Path) -> None:
     settings = parse({**TINY, "sharing": {"alpha": 0.2, "batches": 1}})
     digits = load("digits", 1)
-    theirs = Part(settings, digits, 1, AttackPart()).offered
-    mine = Sharing(settings, Part(settings, digits, 2, AttackPart()), tmp_path)
+    theirs = local_node(settings, digits, 1, AttackPart()).offered
+    mine = Sharing(settings, local_node(settings, digits, 2, AttackPart()), tmp_path)
     mine.begin()
     rows = to_rows(theirs, 10)[:7]
     mine.finish(Outcome(received=Basket(rows, mine.bits), offered=Basket(rows[:0], mine.bits)))
-    again = Sharing(settings, Part(settings, digits, 2, AttackPart()), tmp_path)
+    again = Sharing(settings, local_node(settings, digits, 2, AttackPart()), tmp_path)
     assert again.over
     assert again.take_in()["received"] == 7
-    got = again.part.received[2]
-    assert np.array_equal(again.part.train.x[got], theirs.x[:7])
-    assert np.array_equal(again.part.train.y[got], theirs.y[:7])
+    got = again.local.node_data.received[2]
+    assert np.array_equal(again.local.node_data.train.x[got], theirs.x[:7])
+    assert np.array_equal(again.local.node_data.train.y[got], theirs.y[:7])
 
 
 def test_a_finished_node_that_cannot_stay_for_the_others_has_finished_all_the_same(

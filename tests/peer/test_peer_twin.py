@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from basil.experiment import Experiment
+from basil.experiment import Simulation, set_up
 from basil.peer.run.merge import merge
 from basil.recipe import parse
 
@@ -58,11 +58,11 @@ def test_eight_processes_are_the_simulator_bit_for_bit(
 ) -> None:
     tree = {**SMALL, **(QUICK | SLOW)[case]}
     recipe = parse(tree)
-    simulated = Experiment(recipe)
-    summary = simulated.run(tmp_path / "simulated")
+    simulated = set_up(recipe)
+    summary = Simulation(simulated).run(tmp_path / "simulated")
 
     ring = ring_of(tree)
-    liars = simulated.cast.byzantine
+    liars = simulated.participants.byzantine
     for i in range(N):
         ring.start(
             i, "--twin", "--patience", "60", *(["--attack", recipe.attack.name] * (i in liars))

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from basil.engine.process import Absence
-from basil.experiment import Experiment
+from basil.experiment import Simulation, set_up
 from basil.protocol.basil_plus import basil_plus, r_plain_plus
 from basil.protocol.basket import Basket
 from basil.protocol.calendar import AGGREGATION, MULTICAST, RING, STAGES, Calendar
@@ -116,15 +116,17 @@ def test_one_group_is_basil_bit_for_bit(
     for scheme in schemes:
         ring = {"events": [{"node": 2, "leaves": 2, "returns": 4}]}
         recipe = parse(tree(scheme, 5, attack={"name": attack, "start": 2}, ring=ring))
-        Experiment(recipe).run(tmp_path / scheme)
+        Simulation(set_up(recipe)).run(tmp_path / scheme)
         summary, metrics, *files = files_of_run(tmp_path / scheme)
         found.append([{**summary, "scheme": ""}, metrics, *files])
     assert found[0] == found[1]
 
 
 def test_one_group_with_two_laps_a_round_is_basil_with_twice_the_rounds(tmp_path: Path) -> None:
-    plain = Experiment(parse(tree("basil", 6))).run(tmp_path / "basil")
-    laps = Experiment(parse(tree("basil+", 3, ring={"group_rounds": 2}))).run(tmp_path / "plus")
+    plain = Simulation(set_up(parse(tree("basil", 6)))).run(tmp_path / "basil")
+    laps = Simulation(set_up(parse(tree("basil+", 3, ring={"group_rounds": 2})))).run(
+        tmp_path / "plus"
+    )
     for same in ("model_sha256", "messages", "selection", "virtual_seconds", "work"):
         assert plain[same] == laps[same]
     rows = [

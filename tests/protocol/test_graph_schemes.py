@@ -10,7 +10,7 @@ import torch
 
 from basil.attack import ATTACKS
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, resume
+from basil.experiment import Hooks, Interrupted, Simulation, resume, set_up
 from basil.protocol.schemes import GRAPH_SCHEMES, LOCAL_SCHEMES, POOLED_SCHEMES
 from basil.recipe import parse, to_toml
 from basil.record.recorder import Recorder
@@ -37,7 +37,7 @@ def recipe(scheme: str, attack: str = "none", /, **more: Any) -> Any:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_learns(scheme: str, tmp_path: Path) -> None:
     rounds = {"scheme": {"rounds": 40}, "record": {"every": 40}}
-    summary = Experiment(recipe(scheme, **rounds)).run(tmp_path / "run")
+    summary = Simulation(set_up(recipe(scheme, **rounds))).run(tmp_path / "run")
     assert summary["accuracy"]["worst"] > 0.7  # guessing: 0.1
     assert summary["selection"] == {"byzantine": None, "nearest": None}
     assert (tmp_path / "run" / "selections.csv").read_text().count("\n") == 1
@@ -50,8 +50,8 @@ def test_every_scheme_meets_every_attack(scheme: str, attack: str, tmp_path: Pat
     start = {"attack": {"start": 2}, "scheme": {"rounds": 4}, "sharing": {"alpha": alpha}}
     if attack in ("rescale", "permute", "ballast", "twins"):  # softmax has no hidden units
         start["learning"] = {"model": "mlp"}
-    experiment = Experiment(recipe(scheme, attack, **start))
-    summary = experiment.run(tmp_path / "run")
+    experiment = set_up(recipe(scheme, attack, **start))
+    summary = Simulation(experiment).run(tmp_path / "run")
     if scheme != "g-plain":
         assert summary["loss"]["worst"] is not None  # it is a number
 
@@ -59,22 +59,26 @@ def test_every_scheme_meets_every_attack(scheme: str, attack: str, tmp_path: Pat
 @pytest.mark.parametrize("scheme", ROBUST)
 @pytest.mark.parametrize("kind", ["nan", "inf", "huge", "mixed"])
 def test_no_robust_scheme_takes_in_garbage(scheme: str, kind: str, tmp_path: Path) -> None:
-    summary = Experiment(recipe(scheme, "garbage", attack={"kind": kind})).run(tmp_path / "run")
+    summary = Simulation(set_up(recipe(scheme, "garbage", attack={"kind": kind}))).run(
+        tmp_path / "run"
+    )
     assert summary["loss"]["worst"] < 2.5  # ln 10 = 2.3 at the start
 
 
 def test_g_plain_breaks_on_a_single_nan(tmp_path: Path) -> None:
     """It has no defence: that is what it is there to show."""
-    summary = Experiment(recipe("g-plain", "garbage", attack={"kind": "nan"})).run(tmp_path / "x")
+    summary = Simulation(set_up(recipe("g-plain", "garbage", attack={"kind": "nan"}))).run(
+        tmp_path / "x"
+    )
     assert summary["loss"]["worst"] is None  # not a number
 
 
 def test_under_gaussian_noise_ubar_stands_and_g_plain_falls(tmp_path: Path) -> None:
     rounds = {"scheme": {"rounds": 40}, "record": {"every": 40}}
     worst = {
-        name: Experiment(recipe(name, "gaussian", **rounds)).run(tmp_path / name)["accuracy"][
-            "worst"
-        ]
+        name: Simulation(set_up(recipe(name, "gaussian", **rounds))).run(tmp_path / name)[
+            "accuracy"
+        ]["worst"]
         for name in ("ubar", "g-plain")
     }
     assert worst["ubar"] > 0.7
@@ -127,12 +131,14 @@ def test_stopped_and_resumed_equals_uninterrupted(
     tmp_path: Path, case: tuple[str, str, dict[str, Any]]
 ) -> None:
     scheme, attack, more = case
-    Experiment(recipe(scheme, attack, **more)).run(tmp_path / "whole")
+    Simulation(set_up(recipe(scheme, attack, **more))).run(tmp_path / "whole")
     stopped_at = set()
     for instants in (0, 1, 2, 3, 5, 8, 13):
         folder = tmp_path / str(instants)
         try:
-            Experiment(recipe(scheme, attack, **more)).run(folder, stop=StopAfter(instants))
+            Simulation(set_up(recipe(scheme, attack, **more))).run(
+                folder, Hooks(stop=StopAfter(instants))
+            )
         except Interrupted:
             stopped_at.add(instants)
             resume(folder)
@@ -144,11 +150,11 @@ def test_stopped_and_resumed_equals_uninterrupted(
 
 
 def test_costs_grow_from_line_to_line(tmp_path: Path) -> None:
-    experiment = Experiment(recipe("ubar"))
-    summary = experiment.run(tmp_path / "run")
+    experiment = set_up(recipe("ubar"))
+    summary = Simulation(experiment).run(tmp_path / "run")
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    assert experiment.cast.graph is not None
-    edges, size = sum(experiment.cast.graph.degrees), experiment.compute.layout.size
+    assert experiment.participants.graph is not None
+    edges, size = sum(experiment.participants.graph.degrees), experiment.compute.layout.size
     for line in lines:
         # A node that has finished a round has sent its model of the next one.
         sent = {k * edges for k in (line["round"], min(line["round"] + 1, 6))}
@@ -162,7 +168,7 @@ def test_costs_grow_from_line_to_line(tmp_path: Path) -> None:
     assert last["distances"] == summary["work"]["distances"] == 6 * edges
     facts = json.loads((tmp_path / "run/run.json").read_text())
     assert facts["graph"]["edges"] == edges // 2
-    assert facts["graph"]["redraws"] == experiment.cast.graph.redraws
+    assert facts["graph"]["redraws"] == experiment.participants.graph.redraws
 
 
 def test_an_evaluation_holds_models_of_one_round(
@@ -189,7 +195,7 @@ def test_an_evaluation_holds_models_of_one_round(
     tree = {"time": {"megabits": 1.0}}
     case = recipe("g-plain")
     case = parse({**_tree(case), **own, **tree})
-    Experiment(case).run(tmp_path / "run")
+    Simulation(set_up(case)).run(tmp_path / "run")
     assert reports != sorted(reports)  # some were ahead
     assert at_evaluation == [(0, 0), (2, 16), (4, 32), (6, 48)]
 
@@ -199,15 +205,23 @@ def _tree(settled: Any) -> dict[str, Any]:
 
 
 def test_centralised_is_sgd_on_all_benign_data(tmp_path: Path) -> None:
-    experiment = Experiment(recipe("centralised", "gaussian"))
-    summary = experiment.run(tmp_path / "run")
+    experiment = set_up(recipe("centralised", "gaussian"))
+    summary = Simulation(experiment).run(tmp_path / "run")
     assert summary["messages"]["count"] == 0
     assert summary["work"]["steps"] == 6 * 6  # as many as 6 benign nodes take in 6 rounds
     assert summary["virtual_seconds"] == pytest.approx(36 * experiment.timing.step)
-    benign = {int(i) for node in experiment.cast.benign for i in experiment.cast.local[node]}
-    (drawn,) = {len(experiment._draw(experiment.cast.members[0], k)) for k in (1, 2)}
+    benign = {
+        int(i) for node in experiment.participants.benign for i in experiment.node_data.local[node]
+    }
+    (drawn,) = {
+        len(experiment.node_data.draw(experiment.participants.members[0], k)) for k in (1, 2)
+    }
     assert drawn == 6
-    batches = [b for k in range(1, 30) for b in experiment._draw(experiment.cast.members[0], k)]
+    batches = [
+        b
+        for k in range(1, 30)
+        for b in experiment.node_data.draw(experiment.participants.members[0], k)
+    ]
     assert {int(i) for b in batches for i in b.indices.tolist()} <= benign
 
 
@@ -228,31 +242,33 @@ def test_wrong_options_are_said_before_the_run(
     scheme: str, options: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):
-        Experiment(recipe(scheme, scheme=options))
+        set_up(recipe(scheme, scheme=options))
 
 
 def test_models_are_never_changed_by_a_scheme(tmp_path: Path) -> None:
     """Neighbours and checkpoints hold the same tensors: a rule that wrote into one would show."""
-    experiment = Experiment(recipe("nna"))
+    experiment = set_up(recipe("nna"))
     before = experiment.compute.initial.clone()
-    experiment.run(tmp_path / "run")
+    Simulation(experiment).run(tmp_path / "run")
     assert torch.equal(experiment.compute.initial, before)
 
 
 def test_times_of_distances_can_be_measured() -> None:
     measured = dict.fromkeys(("forward", "step", "distance", "average"), "measured")
-    timing = Experiment(recipe("ubar", time=measured)).timing
+    timing = set_up(recipe("ubar", time=measured)).timing
     assert 0 < timing.distance < timing.forward
     assert timing.average > 0
 
 
 def test_a_run_says_how_many_benign_nodes_are_outnumbered() -> None:
-    experiment = Experiment(recipe("ubar", "gaussian", graph={"p": 0.4}))
-    assert experiment.cast.graph is not None
+    experiment = set_up(recipe("ubar", "gaussian", graph={"p": 0.4}))
+    assert experiment.participants.graph is not None
     lost = 0
-    for node in experiment.cast.benign:
+    for node in experiment.participants.benign:
         liars = [
-            j for j in experiment.cast.graph.neighbours[node] if j in experiment.cast.byzantine
+            j
+            for j in experiment.participants.graph.neighbours[node]
+            if j in experiment.participants.byzantine
         ]
-        lost += len(liars) >= len(experiment.cast.graph.neighbours[node]) - len(liars)
-    assert experiment.facts()["graph"]["outnumbered"] == lost
+        lost += len(liars) >= len(experiment.participants.graph.neighbours[node]) - len(liars)
+    assert experiment.participants.facts()["graph"]["outnumbered"] == lost

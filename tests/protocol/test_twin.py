@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from basil import rng
-from basil.experiment import Experiment
+from basil.experiment import Setup, Simulation, set_up
 from basil.learning.models import mlp
 from basil.recipe import parse
 from basil.record.recorder import Recorder
@@ -37,14 +37,14 @@ def recipe(attack: str, canonical: bool, **learning: Any) -> Any:
     )
 
 
-def literal_basil(experiment: Experiment, attack: str) -> list[Turn]:
+def literal_basil(experiment: Setup, attack: str) -> list[Turn]:
     """The turns of examples/algorithm1.py with the same inputs."""
     settings, compute = experiment.recipe, experiment.compute
     network, canonical = mlp((1, 8, 8), 10), compute.canonical  # not the paper's
     form = canonical or (lambda model: model)
 
     def draw(i: int, k: int) -> list[Samples]:
-        drawn = experiment._draw(i, k)
+        drawn = experiment.node_data.draw(i, k)
         return [compute.pool.take(torch.from_numpy(batch.indices)) for batch in drawn]
 
     def limit(module: nn.Module) -> None:
@@ -59,17 +59,19 @@ def literal_basil(experiment: Experiment, attack: str) -> list[Turn]:
         return form(sgd(network, model, draw(i, k), rate, limit))
 
     def sends(model: Tensor, i: int, k: int) -> Tensor:
-        if i in experiment.cast.byzantine and attack == "gaussian":
+        if i in experiment.participants.byzantine and attack == "gaussian":
             stream = rng.torch_stream(settings.seed, "attack", i, k)
             model = torch.randn(model.shape, generator=stream)
-        if i in experiment.cast.byzantine and attack == "sign-flip":
+        if i in experiment.participants.byzantine and attack == "sign-flip":
             model = -model
         return form(model)
 
     def loss(model: Tensor, i: int, k: int) -> float:
         return mean_loss(network, model, draw(i, k)[0])
 
-    return algorithm_1(experiment.cast.ring.order, S, K, compute.initial, loss, update, sends)
+    return algorithm_1(
+        experiment.participants.ring.order, S, K, compute.initial, loss, update, sends
+    )
 
 
 @pytest.mark.parametrize("attack", ["none", "gaussian", "sign-flip"])
@@ -90,14 +92,19 @@ def test_engine_follows_algorithm_1(
         original(self, node, turn, now)
 
     monkeypatch.setattr(Recorder, "record", record)
-    experiment = Experiment(recipe(attack, canonical, **learning))
-    experiment.run(tmp_path / "run")
+    experiment = set_up(recipe(attack, canonical, **learning))
+    Simulation(experiment).run(tmp_path / "run")
     expected = literal_basil(experiment, attack)
-    benign = [i for i, turn in enumerate(expected) if turn[1] not in experiment.cast.byzantine]
+    benign = [
+        i for i, turn in enumerate(expected) if turn[1] not in experiment.participants.byzantine
+    ]
     assert len(seen) == len(expected) == N * K
     assert len(benign) >= (N - B) * K
     for i in benign:
         assert seen[i][:3] == expected[i][:3]
         assert torch.equal(seen[i][3], expected[i][3])  # one thread: not a bit apart
     # The twin is worth something only if choices are made: not always the same predecessor.
-    assert len({experiment.cast.ring.distance(c, n) for _, n, c, _ in seen if c is not None}) > 1
+    assert (
+        len({experiment.participants.ring.distance(c, n) for _, n, c, _ in seen if c is not None})
+        > 1
+    )

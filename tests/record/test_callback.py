@@ -9,7 +9,7 @@ import pytest
 
 import basil
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, resume
+from basil.experiment import Hooks, Interrupted, Simulation, resume, set_up
 from basil.recipe import parse, to_tree
 from basil.record.callback import flat, named
 from basil.record.tensorboard import TensorBoard
@@ -55,11 +55,13 @@ def test_a_callback_hears_the_beginning_every_measurement_and_the_end(tmp_path: 
 def test_an_interrupted_run_begins_again_where_it_stands(tmp_path: Path) -> None:
     before, after = Ears(), Ears()
     turns = iter(range(100))
-    experiment = Experiment(parse(TREE))
+    experiment = set_up(parse(TREE))
     with pytest.raises(Interrupted):  # in the third round: 4 benign turns make a round
-        experiment.run(tmp_path / "run", stop=lambda: next(turns) > 12, callbacks=[before])
+        Simulation(experiment).run(
+            tmp_path / "run", Hooks(stop=lambda: next(turns) > 12, callbacks=[before])
+        )
     assert before.heard[-1][0] == "measured"  # no end
-    resume(tmp_path / "run", callbacks=[after])
+    resume(tmp_path / "run", hooks=Hooks(callbacks=[after]))
     kind, (_, _, k) = after.heard[0]
     assert kind == "begin"
     assert 0 < k < 4

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from basil.errors import UserError
-from basil.experiment import Experiment, Machine
+from basil.experiment import Machine, Simulation, set_up
 from basil.recipe import load, to_tree
 from basil.record.run_folder import FACTS, SUMMARY, held
 from basil.worker import run_tasks
@@ -20,7 +20,7 @@ def test_a_second_writer_is_refused_and_nothing_is_touched(tmp_path: Path) -> No
     with held(folder):
         (folder / FACTS).write_text("of a run that has no checkpoint yet")
         with pytest.raises(UserError, match="run is being written by another process"):
-            Experiment(RECIPE, None, Machine("cpu")).run(folder)
+            Simulation(set_up(RECIPE, None, Machine("cpu"))).run(folder)
         [(summary, sentence)] = run_tasks([(to_tree(RECIPE), str(folder))], Machine("cpu"))
         assert summary is None
         assert sentence is not None

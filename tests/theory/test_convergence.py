@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from basil.experiment import Experiment
+from basil.experiment import Setup, Simulation, set_up
 from basil.recipe import parse
 from basil.record.recorder import Recorder
 
@@ -96,7 +96,7 @@ def variance(problem: Problem, w: Array, parts: list[NDArray[np.int64]], batch: 
     return total / len(parts)
 
 
-def visited(recipe: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Experiment, Array]:
+def visited(recipe: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Setup, Array]:
     """Run, and return the models after every benign turn."""
     models: list[Any] = []
     original = Recorder.record
@@ -107,8 +107,8 @@ def visited(recipe: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple
         original(self, node, turn, now)
 
     monkeypatch.setattr(Recorder, "record", record)
-    experiment = Experiment(recipe)
-    experiment.run(folder)
+    experiment = set_up(recipe)
+    Simulation(experiment).run(folder)
     monkeypatch.setattr(Recorder, "record", original)
     return experiment, np.stack(models)
 
@@ -134,9 +134,7 @@ def setting(task: str, model: str, r: int, seed: int, rate: float, rounds: int) 
 
 
 def problem_of(task: str, seed: int) -> Problem:
-    probe = Experiment(
-        setting(task, "linear" if task == "regression" else "softmax", 4, seed, 1, 1)
-    )
+    probe = set_up(setting(task, "linear" if task == "regression" else "softmax", 4, seed, 1, 1))
     train = probe.data.train
     x = train.x.astype(np.float64)
     if task == "regression":
@@ -164,9 +162,9 @@ def gap_and_bound(
     assert T == rounds * r
     x0 = experiment.compute.initial.double().numpy()
     parts = [
-        experiment.cast.local[i]
-        for i in experiment.cast.ring.order
-        if i not in experiment.cast.byzantine
+        experiment.node_data.local[i]
+        for i in experiment.participants.ring.order
+        if i not in experiment.participants.byzantine
     ]
     least = problem.value(problem.optimum)
     gap = problem.value(models.mean(0)) - least

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from basil.experiment.cast import choose_byzantine
+from basil.experiment.participants import choose_byzantine
 from basil.recipe import parse
 from basil.topology import Ring, agree_on_order, in_rows
 

@@ -23,7 +23,7 @@ from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.data.sources import SOURCES
 from basil.errors import UserError
-from basil.experiment import Experiment, Interrupted, recipe_of, resume
+from basil.experiment import Hooks, Interrupted, Simulation, recipe_of, resume, set_up
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
@@ -78,11 +78,12 @@ def run(args: argparse.Namespace) -> int:
     callbacks = [make() for make in map(named, logs(args))]
     try:
         with run_bar(benign_turns) as bar:
+            hooks = Hooks(bar, stop, callbacks)
             if args.resume:
-                summary = resume(folder, None, machine(args), bar, stop, callbacks)
+                summary = resume(folder, None, machine(args), hooks)
             else:
-                experiment = Experiment(recipe, machine=machine(args))
-                summary = experiment.run(folder, bar, stop, callbacks=callbacks)
+                setup = set_up(recipe, machine=machine(args))
+                summary = Simulation(setup).run(folder, hooks)
     except Interrupted:
         print(f"stopped; go on with: basil run --resume {folder}", file=sys.stderr)
         return STOPPED

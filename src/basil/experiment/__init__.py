@@ -1,19 +1,26 @@
-"""Experiments: a recipe, assembled and run."""
+"""Experiments: a recipe is set up, and the setup is run."""
 
-from basil.experiment.experiment import Experiment, Interrupted
+from basil.experiment.build import set_up
+from basil.experiment.local_node import LocalNode, local_node
 from basil.experiment.machine import Machine, Own, choose_device
-from basil.experiment.part import Part
 from basil.experiment.resumption import others_code, recipe_of, resume, take_up
+from basil.experiment.setup import Setup
+from basil.experiment.simulation import Interrupted, Simulation
+from basil.record.recorder import Hooks
 
 __all__ = [
-    "Experiment",
+    "Hooks",
     "Interrupted",
+    "LocalNode",
     "Machine",
     "Own",
-    "Part",
+    "Setup",
+    "Simulation",
     "choose_device",
+    "local_node",
     "others_code",
     "recipe_of",
     "resume",
+    "set_up",
     "take_up",
 ]

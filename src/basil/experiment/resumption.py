@@ -1,18 +1,19 @@
 """Go on with a run that was stopped."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from basil.errors import UserError
-from basil.experiment.experiment import Experiment
+from basil.experiment.build import set_up
 from basil.experiment.machine import Machine, Own
+from basil.experiment.output import facts_of
+from basil.experiment.setup import Setup
+from basil.experiment.simulation import NO_HOOKS, Simulation
 from basil.foreign import look_in
 from basil.recipe import Recipe, code_of, parse
 from basil.record import run_folder
-from basil.record.callback import Callback
 from basil.record.read import Run, read_run
-from basil.record.recorder import Progress
+from basil.record.recorder import Hooks
 
 
 def recipe_of(run: Run) -> Recipe:
@@ -32,9 +33,9 @@ def take_up(
     folder: Path,
     own: Own | None = None,
     machine: Machine | None = None,
-    beside: Experiment | None = None,
-) -> Experiment:
-    """The experiment of an interrupted run, ready to be resumed."""
+    reuse: Setup | None = None,
+) -> Setup:
+    """The setup of an interrupted run, ready to be resumed."""
     past = read_run(folder)
     if past.summary is not None:
         raise UserError(f"{folder} is a finished run: there is nothing to resume")
@@ -43,21 +44,16 @@ def take_up(
     recipe = recipe_of(past)
     if changed := others_code(recipe, past):
         raise UserError(f"{folder} was begun with another source of {changed}: run it anew")
-    experiment = Experiment(recipe, own, machine, beside)
+    setup = set_up(recipe, own, machine, reuse)
+    facts = facts_of(setup)
     for what in ("layout", "initial_sha256"):
-        if experiment.facts()[what] != past.facts.get(what):
+        if facts[what] != past.facts.get(what):
             raise UserError(f"{folder} was run with another model: resume it with the same one")
-    return experiment
+    return setup
 
 
 def resume(
-    folder: Path,
-    own: Own | None = None,
-    machine: Machine | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] = lambda: False,
-    callbacks: Sequence[Callback] = (),
+    folder: Path, own: Own | None = None, machine: Machine | None = None, hooks: Hooks = NO_HOOKS
 ) -> dict[str, Any]:
     """Take up an interrupted run where its last checkpoint left it."""
-    experiment = take_up(folder, own, machine)
-    return experiment.run(folder, progress, stop, resume=True, callbacks=callbacks)
+    return Simulation(take_up(folder, own, machine)).run(folder, hooks, resume=True)

@@ -16,7 +16,7 @@ from basil.data import Dataset
 from basil.engine.process import Absence, Work
 from basil.engine.simulate import Simulator
 from basil.engine.timing import Timing
-from basil.experiment.cast import Cast
+from basil.experiment.node_data import NodeData
 from basil.experiment.offers import label_type
 from basil.learning.compute import Compute
 from basil.protocol import anonymity
@@ -51,12 +51,12 @@ class Shared:
     def received(self) -> dict[int, NDArray[np.int64]]:
         return {node: outcome.received.rows for node, outcome in self.outcomes.items()}
 
-    def known_to(self, node: int, cast: Cast) -> dict[str, NDArray[np.int64]]:
+    def known_to(self, node: int, own: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """A Byzantine node's knowledge: samples of others, and its own that nobody else has."""
         if node not in self.outcomes:  # it was away
             return {}
         outcome = self.outcomes[node]
-        private = np.setdiff1d(cast.local[node], outcome.offered.rows)
+        private = np.setdiff1d(own, outcome.offered.rows)
         return {"received": outcome.received.rows, "private": private}
 
     def anonymity(self) -> list[anonymity.Row]:
@@ -126,16 +126,19 @@ def bits_of_a_sample(data: Dataset) -> int:
     return 8 * (int(data.train.x[:1].nbytes) + label_type(data.train.y).itemsize)
 
 
-def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: Timing) -> Shared:
+def share(
+    recipe: Recipe, held: NodeData, data: Dataset, compute: Compute, timing: Timing
+) -> Shared:
     """Let all nodes share, on a virtual clock that starts at 0."""
-    part, offers, bits = recipe.sharing, cast.offers, bits_of_a_sample(data)
+    part, offers, bits = recipe.sharing, held.offers, bits_of_a_sample(data)
+    participants = held.participants
     assert offers is not None
     # A packed basket is at most a byte longer than the samples.
     table = timetable(
-        recipe, cast, lambda samples: timing.link(ceil(samples * bits / 8) + part.compress)
+        recipe, held, lambda samples: timing.link(ceil(samples * bits / 8) + part.compress)
     )
     noise = offers.noise.facts(data, part.batches * offers.size) if offers.noise else {}
-    shared = Shared(table, cast.byzantine, noise=noise)
+    shared = Shared(table, participants.byzantine, noise=noise)
     packing = offers.packing()
 
     def packed(numbers: NDArray[np.int64]) -> int:
@@ -158,24 +161,24 @@ def share(recipe: Recipe, cast: Cast, data: Dataset, compute: Compute, timing: T
         )
 
     def start(node: int, now: float, state: dict[str, Any] | None, rejoin: int | None) -> Protocol:
-        fault = part.fault if node in cast.byzantine else "none"
+        fault = part.fault if node in participants.byzantine else "none"
         protocol = meddler(acds(sharer(node, now)), FAULTS[fault], part.fault_round)
         return _metered(node, protocol, shared)
 
-    away = tuple(Absence(e.node, 1, None) for e in cast.events if e.leaves == 1)
-    nodes = dict.fromkeys(cast.members, False)
+    away = tuple(Absence(e.node, 1, None) for e in participants.events if e.leaves == 1)
+    nodes = dict.fromkeys(participants.members, False)
     simulator = Simulator(nodes, start, compute, timing, _Nobody(), away)
     simulator.run()
     shared.work = simulator.done
     return shared
 
 
-def timetable(recipe: Recipe, cast: Cast, hop: Callable[[int], float]) -> Timetable:
+def timetable(recipe: Recipe, held: NodeData, hop: Callable[[int], float]) -> Timetable:
     """When each basket is due, if so many samples take so long from node to node."""
-    part, offers = recipe.sharing, cast.offers
+    part, offers = recipe.sharing, held.offers
     assert offers is not None
     return Timetable(
-        divide(cast.ring.order, part.groups),
+        divide(held.participants.ring.order, part.groups),
         part.batches,
         offers.size,
         hop,

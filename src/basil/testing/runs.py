@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from basil.experiment import Experiment, Interrupted, resume
+from basil.experiment import Hooks, Interrupted, Simulation, resume, set_up
 from basil.recipe import parse
 from basil.recipe.read import change
 
@@ -39,11 +39,12 @@ def check_runs(section: str, values: Mapping[str, Any], **names: str) -> dict[st
     change(tree, [f"{key}={json.dumps(value)}" for key, value in settings.items()])
     recipe = parse(tree)
     with TemporaryDirectory() as place:
-        whole = Experiment(recipe).run(Path(place, "whole"))
+        whole = Simulation(set_up(recipe)).run(Path(place, "whole"))
         turns = itertools.count()
+        hooks = Hooks(stop=lambda: next(turns) > 8)
         parted: dict[str, Any]
         try:
-            parted = Experiment(recipe).run(Path(place, "parted"), stop=lambda: next(turns) > 8)
+            parted = Simulation(set_up(recipe)).run(Path(place, "parted"), hooks)
         except Interrupted:
             parted = resume(Path(place, "parted"))
     must(

@@ -20,7 +20,7 @@ import torch
 from basil import rng
 from basil.attack.sharing import FAULTS, meddler
 from basil.data.rows import from_rows, possible, to_rows
-from basil.experiment import Part
+from basil.experiment import LocalNode
 from basil.experiment.sharing import timetable
 from basil.peer.messages.bodies import Rows
 from basil.protocol.acds import Outcome, Sharer, acds
@@ -37,17 +37,19 @@ BEGUN, RECEIVED = "sharing-begun", "sharing.safetensors"
 class Sharing:
     """One node's part in the sharing, and what is left of it on the disk."""
 
-    def __init__(self, recipe: Recipe, part: Part, folder: Path) -> None:
-        self.recipe, self.part = recipe, part
+    def __init__(self, recipe: Recipe, local: LocalNode, folder: Path) -> None:
+        assert local.offered is not None
+        assert local.public_samples is not None
+        self.recipe, self.local = recipe, local
         self._begun, self._file = folder / BEGUN, folder / RECEIVED
-        classes = part.data.classes
-        self.samples = to_rows(part.offered, classes)
-        self.dummies = to_rows(part.public_samples, classes)
+        classes = local.data.classes
+        self.samples = to_rows(local.offered, classes)
+        self.dummies = to_rows(local.public_samples, classes)
         self.bits = 8 * self.samples.shape[1]
         megabits = recipe.time.megabits
         self.table: Timetable = timetable(
             recipe,
-            part,
+            local.node_data,
             lambda samples: HOP + ceil(samples * self.bits / 8) * 8 / (megabits * 1e6),
         )
 
@@ -68,7 +70,7 @@ class Sharing:
 
     def protocol(self, now: float, seeded: bool) -> Generator[Request, Any, Outcome]:
         """`seeded`: with the simulator's shuffles; otherwise nobody can guess them."""
-        node, part = self.part.node, self.part
+        node, local = self.local.node, self.local
         stream = rng.stream(self.recipe.seed, "node", node, "sharing")
         if not seeded:
             stream = np.random.Generator(np.random.PCG64(secrets.randbits(256)))
@@ -79,14 +81,14 @@ class Sharing:
             table=self.table,
             samples=Basket(self.samples, self.bits),
             dummies=lambda k: Basket(self.dummies[stream.choice(len(self.dummies), k)], self.bits),
-            is_sample=lambda basket: possible(basket.rows, part.data),
+            is_sample=lambda basket: possible(basket.rows, local.data),
             is_dummy=lambda basket: np.array(
                 [noise and row.tobytes() in known for row in basket.rows], bool
             ),
             stream=stream,
             start=now,
         )
-        lies = node in part.byzantine
+        lies = node in local.participants.byzantine
         fault = FAULTS[self.recipe.sharing.fault if lies else "none"]
         return meddler(acds(sharer), fault, self.recipe.sharing.fault_round)
 
@@ -117,6 +119,6 @@ class Sharing:
         if not self._file.exists():
             return {"broken_off": True}
         saved = checkpoint.load(self._file)
-        self.part.take_in(from_rows(saved["rows"].numpy(), self.part.data))
+        self.local.take_in(from_rows(saved["rows"].numpy(), self.local.data))
         facts: dict[str, Any] = saved["facts"]
         return facts

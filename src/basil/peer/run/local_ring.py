@@ -16,8 +16,8 @@ from pathlib import Path
 import basil.peer.run.peer  # noqa: F401  (so that no fork has to import it)
 from basil import data
 from basil.errors import UserError
-from basil.experiment.cast import choose_byzantine
 from basil.experiment.options import options_of
+from basil.experiment.participants import choose_byzantine
 from basil.foreign import look_in
 from basil.peer.members.roster import load_roster
 from basil.peer.run import status

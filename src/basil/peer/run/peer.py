@@ -18,7 +18,8 @@ from torch import Tensor
 
 from basil.engine.process import Work
 from basil.errors import UserError
-from basil.experiment import Experiment, Machine, Own
+from basil.experiment import Machine, Own, Setup, set_up
+from basil.experiment.nodes import protocol_of
 from basil.foreign import look_in
 from basil.peer.limits import Limits
 from basil.peer.link.reception import Message
@@ -37,7 +38,7 @@ from basil.peer.run.lockstep import in_ring_order
 from basil.peer.run.logs import say
 from basil.peer.run.measure import seconds_of_a_turn
 from basil.peer.run.recording import RUN, PeerRecorder
-from basil.peer.run.start import Options, part_of
+from basil.peer.run.start import Options, local_node_of
 from basil.peer.run.status import Status
 from basil.protocol.requests import Send
 from basil.recipe import NO_ATTACK, code_of, parse
@@ -61,11 +62,14 @@ class Peer:
         if self.node >= self.recipe.ring.nodes:
             raise UserError(f"node {self.node} has no place in a ring of {self.recipe.ring.nodes}")
         self.liars = self.recipe.ring.byzantine
-        self.part = part_of(self.recipe, self.node, options)
-        self.experiment = self._experiment()
+        self.local = local_node_of(self.recipe, self.node, options)
+        self.participants = self.local.participants
+        self.setup = self._set_up()
         self.state = folder / STATE
         (self.state / ARRIVALS).mkdir(parents=True, exist_ok=True)
-        self.sharing = Sharing(self.recipe, self.part, self.state) if self.part.shares else None
+        self.sharing = (
+            Sharing(self.recipe, self.local, self.state) if self.participants.shares else None
+        )
         self.status = Status(self.node, os.getpid(), rounds=self.recipe.scheme.rounds)
         self.status.attack = options.attack
         self._stop = threading.Event()
@@ -80,23 +84,23 @@ class Peer:
         self.transport = Transport(
             self.identity,
             roster,
-            self.experiment.compute.layout,
-            Limits(transfers=len(self.part.weights(self.node)) + 1),
+            self.setup.compute.layout,
+            Limits(transfers=len(self.participants.weights(self.node)) + 1),
             self._deliver,
             self.state / "marks.jsonl",
             rows=self.sharing.rows if self.sharing else None,
             listen=options.listen,
             equivocates=options.attack != NO_ATTACK,
         )
-        self._senders = self.part.senders(self.node)
+        self._senders = self.participants.senders(self.node)
         self.transport.expected = self._expected
         self.handshake = Handshake(self.node, roster.ids, self.liars, self._hello)
         self.transport.answers[HELLO] = self.handshake.answer
         self.engine: Engine | None = None
 
-    def _experiment(self) -> Experiment:
-        machine, own = Machine(self.options.device), Own(dataset=self.part.data)
-        return Experiment(self.recipe, own, machine, cast=self.part)
+    def _set_up(self) -> Setup:
+        machine, own = Machine(self.options.device), Own(dataset=self.local.data)
+        return set_up(self.recipe, own, machine, held=self.local.node_data)
 
     def stop(self) -> None:
         """Ask it to end; its checkpoint is there anyway."""
@@ -125,12 +129,13 @@ class Peer:
         """What all must have in common: roster with recipe, others' code in it, order, network,
         dummies.
         """
+        data = self.local.data
         common = [
             self.transport.roster.digest,
             code_of(self.recipe),
-            list(self.part.ring.order),
-            self.experiment.compute.layout.fingerprint,
-            [self.part.data.classes, self.part.data.mean, self.part.data.std],
+            list(self.participants.ring.order),
+            self.setup.compute.layout.fingerprint,
+            [data.classes, data.mean, data.std],
             self.sharing.digest if self.sharing else "",
         ]
         return hashlib.sha256(json.dumps(common).encode()).hexdigest()
@@ -139,7 +144,7 @@ class Peer:
         """What this node thinks of the others."""
         k, heard = status.round, self.inbox.heard
         status.phase = self._phase
-        expects = self.part.weights(self.node)
+        expects = self.participants.weights(self.node)
         status.missing = [j for j in sorted(expects) if self._round_of(heard.get(j, 0)) < k - 1]
         status.excluded = sorted(self.transport.evidence.excluded)
         counts = self.transport.counters.snapshot().values()
@@ -166,7 +171,7 @@ class Peer:
             end_metrics = metrics.serve(self.options.metrics, figures)
         early = None
         try:
-            self._turn = seconds_of_a_turn(self.experiment, self.state)
+            self._turn = seconds_of_a_turn(self.setup, self.state)
             if self.sharing is None or self.sharing.over:
                 early = self._prepare()  # what takes time is done before others wait for it
             self.transport.start()
@@ -236,7 +241,7 @@ class Peer:
     def _share(self, sharing: Sharing) -> None:
         self._enter(phases.SHARING)
         self.sharing_clock.set_pace(1.0)
-        engine = Engine(self.baskets, lambda send: self._post(SHARE, send), self.experiment.compute)
+        engine = Engine(self.baskets, lambda send: self._post(SHARE, send), self.setup.compute)
         engine.stopped = self._stop.is_set
         outcome = engine.run(sharing.protocol(self.sharing_clock.now(), self.options.twin))
         sharing.finish(outcome)
@@ -247,11 +252,11 @@ class Peer:
         """The engine and the run folder, as the last checkpoint left them."""
         if self.sharing is not None:
             self._facts = self.sharing.take_in()
-            self.experiment = self._experiment()  # with the samples that were received
+            self.setup = self._set_up()  # with the samples that were received
         engine = Engine(
             self.inbox,
             lambda send: self._post(TRAIN, send),
-            self.experiment.compute,
+            self.setup.compute,
             was_due=self._was_due,
             round_of=self._round_of,
             benign=self._watched(),
@@ -259,9 +264,7 @@ class Peer:
         )
         engine.stopped = self._stop.is_set
         engine.done.add(self._shared)
-        recorder = PeerRecorder(
-            self.options.folder, self.experiment, engine, self.status, self._look
-        )
+        recorder = PeerRecorder(self.options.folder, self.setup, engine, self.status, self._look)
         known = {
             "ring": self.transport.roster.run,
             "node": self.node,
@@ -279,20 +282,23 @@ class Peer:
 
     def _watched(self) -> dict[int, Tensor]:
         """Whose last models an omniscient attack is shown: here, those that this node receives."""
-        attack = self.part.attack
-        if attack is None or not attack.omniscient:
+        armed = self.participants.attack
+        if armed is None or not armed.attack.omniscient:
             return {}
-        return dict.fromkeys(self.part.benign, self.experiment.compute.initial)
+        return dict.fromkeys(self.participants.benign, self.setup.compute.initial)
 
     def _train(self, recorder: PeerRecorder, agreed: Agreement) -> None:
         engine, recipe = recorder.engine, self.recipe
-        if self.part.graph is None and self.options.twin:
-            ring, reach = self.part.ring_of(self.node), len(self.part.weights(self.node))
-            calendar = self.experiment.calendar
+        if self.participants.graph is None and self.options.twin:
+            ring, reach = (
+                self.participants.ring_of(self.node),
+                len(self.participants.weights(self.node)),
+            )
+            calendar = self.setup.calendar
             self.inbox.hold = in_ring_order(ring, self.node, reach, self.inbox.given, calendar)
         engine.patience = Patience(
             self.clock,
-            self.experiment.patience,
+            self.setup.patience,
             agreed.turn(self._turn, self.liars),
             recipe.time.patience,
             self.options.patience,
@@ -304,7 +310,7 @@ class Peer:
         state, engine.state = engine.state, None
         while rejoins is None or rejoins <= recipe.scheme.rounds:
             recorder.first = engine.round if rejoins is None else rejoins
-            protocol = self.experiment.start(self.node, self.clock.now(), state, rejoins)
+            protocol = protocol_of(self.setup, self.node, self.clock.now(), state, rejoins)
             del state  # the protocol has taken what it needs
             try:
                 engine.run(protocol)
@@ -319,12 +325,12 @@ class Peer:
 
     def _round_of(self, number: int) -> int:
         """The round that a message belongs to, by the number that it carries."""
-        return self.experiment.calendar.stage(number)[0] if number > 0 else 0
+        return self.setup.calendar.stage(number)[0] if number > 0 else 0
 
     def _was_due(self, sender: int, number: int, mine: int) -> bool:
-        if self.part.graph is not None:
+        if self.participants.graph is not None:
             return number <= mine
         if self.recipe.groups > 1:
             return self._round_of(number) < mine
-        ring = self.part.ring
+        ring = self.participants.ring
         return sender in ring.position and ring.step(number, sender) < ring.step(mine, self.node)

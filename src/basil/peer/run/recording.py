@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from basil.errors import UserError
-from basil.experiment import Experiment
+from basil.experiment import Hooks, Setup
+from basil.experiment.output import conclude, facts_of, recorder_of
 from basil.peer.run.engine import Engine
 from basil.peer.run.logs import say
 from basil.peer.run.status import Status
@@ -24,23 +25,23 @@ class PeerRecorder:
     def __init__(
         self,
         folder: Path,
-        experiment: Experiment,
+        setup: Setup,
         engine: Engine,
         status: Status,
         look: Callable[[Status], None],
     ) -> None:
         """`look` fills in what the status says of others."""
         self.folder, self.run = folder, folder / RUN
-        self.experiment, self.engine, self.status = experiment, engine, status
+        self.setup, self.engine, self.status = setup, engine, status
         self._look = look
         self.first = 1  # the first round in which this node takes part (again)
-        self.recorder = experiment.recorder(self.run, expected=lambda k: int(k >= self.first))
+        self.recorder = recorder_of(setup, self.run, Hooks(), lambda k: int(k >= self.first))
 
     def open(self, facts: dict[str, Any]) -> dict[str, Any] | None:
         """Begin a run folder, or take one up: then its checkpoint, if there is one."""
         if not (self.run / run_folder.FACTS).exists():
-            recipe = to_toml(self.experiment.recipe)
-            run_folder.create(self.run, recipe, {**self.experiment.facts(), **facts})
+            recipe = to_toml(self.setup.recipe)
+            run_folder.create(self.run, recipe, {**facts_of(self.setup), **facts})
         else:
             self._same_run(facts)
         saved = self._checkpoint()
@@ -53,7 +54,7 @@ class PeerRecorder:
         path = self.run / run_folder.CHECKPOINT
         if not path.exists():
             return None
-        saved: dict[str, Any] = checkpoint.load(path, self.experiment.device)
+        saved: dict[str, Any] = checkpoint.load(path, self.setup.device)
         return saved
 
     def state(self) -> dict[str, Any] | None:
@@ -73,7 +74,7 @@ class PeerRecorder:
     # -- as the engine's observer -------------------------------------------------------------
 
     def record(self, record: Record, now: float) -> None:
-        self.recorder.record(self.experiment.cast.members[0], record, now)
+        self.recorder.record(self.setup.participants.members[0], record, now)
         self.status.selected = record.chosen
         if record.last:
             self.status.round = record.round
@@ -97,7 +98,7 @@ class PeerRecorder:
 
     def finish(self, more: dict[str, Any]) -> dict[str, Any]:
         self.recorder.finish(self.engine)
-        return self.experiment.conclude(self.run, self.recorder, self.engine.done, more)
+        return conclude(self.setup, self.recorder, self.engine.done, more)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # a full disk was complained about before

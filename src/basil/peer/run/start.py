@@ -6,7 +6,7 @@ from pathlib import Path
 from basil import data
 from basil.attack import options_of as attack_options
 from basil.data.own import load_own
-from basil.experiment import Part
+from basil.experiment import LocalNode, local_node
 from basil.experiment.options import options_of
 from basil.peer.run.liveness import FLOOR
 from basil.recipe import NO_ATTACK, Recipe
@@ -29,7 +29,7 @@ class Options:
     linger: float = 30.0  # seconds to stay for the others after the last
 
 
-def part_of(recipe: Recipe, node: int, options: Options) -> Part:
+def local_node_of(recipe: Recipe, node: int, options: Options) -> LocalNode:
     """Its own samples, or its share of the recipe's; honest, unless it was told to lie."""
     if options.data is not None:
         samples = load_own(options.data)
@@ -44,4 +44,4 @@ def part_of(recipe: Recipe, node: int, options: Options) -> Part:
             if same
             else AttackPart(options.attack, options=attack_options(options.attack, {}))
         )
-    return Part(recipe, samples, node, role, own=options.data is not None)
+    return local_node(recipe, samples, node, role, own=options.data is not None)

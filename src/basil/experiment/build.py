@@ -1,0 +1,102 @@
+"""Build a setup from a recipe: the one place where names in a recipe become code."""
+
+from dataclasses import replace
+
+from basil import data
+from basil.data import Samples
+from basil.engine.timing import Timing
+from basil.experiment.machine import (
+    Machine,
+    Own,
+    build_network,
+    choose_device,
+    with_measured_times,
+)
+from basil.experiment.node_data import NodeData, distribute, triggered
+from basil.experiment.nodes import rehearse
+from basil.experiment.options import options_of
+from basil.experiment.participants import gather
+from basil.experiment.setup import Setup
+from basil.experiment.sharing import share
+from basil.learning.cuda import compute_for
+from basil.learning.models import corner, cross_entropy, half_squared_error
+from basil.learning.pool import Pool
+from basil.recipe import Recipe
+
+
+def set_up(
+    recipe: Recipe,
+    own: Own | None = None,
+    machine: Machine | None = None,
+    reuse: Setup | None = None,
+    held: NodeData | None = None,
+) -> Setup:
+    """Everything that a run needs.
+
+    `reuse`: another setup in this process, whose data and kernels are used where they are the
+    same.  `held`: a peer's, which has one node's samples; its sharing is no simulation.
+    """
+    own, machine = own or Own(), machine or Machine()
+    device = choose_device(machine.device)
+    options = options_of(recipe.data, data.DATASETS, "dataset")
+    sources = own, recipe.data.dataset, options, device  # no set depends on the seed
+    if reuse is not None and reuse.sources != sources:
+        reuse = None
+    if reuse is not None:
+        dataset = reuse.data
+    else:
+        dataset = own.dataset or data.load(recipe.data.dataset, recipe.seed, **options)
+    node_data = held or distribute(gather(recipe), dataset)
+    participants = node_data.participants
+    network = build_network(recipe, dataset, own)
+    shape = corner(network)
+    pools = reuse if reuse is not None and reuse.corner == shape else None
+
+    def pool(samples: Samples) -> Pool:
+        return Pool(samples, dataset.mean, dataset.std, device, shape)
+
+    # Another's training pool will do unless either has samples that the data set has not.
+    plain = node_data.train is dataset.train
+    same = plain and pools is not None and pools.node_data.train is dataset.train
+    test = pools.test if pools else pool(dataset.test)
+    fooled = triggered(participants, dataset)
+    compute = compute_for(
+        network,
+        own.loss or (half_squared_error if dataset.classes == 0 else cross_entropy),
+        pools.compute.pool if pools and same else pool(node_data.train),
+        models=recipe.ring.nodes,
+        deterministic=machine.deterministic,
+        compiled=machine.compiles(participants.turns, node_data.steps_in_a_turn()),
+        batched=machine.batched,
+        canonical=recipe.canonical,
+        beside=reuse.compute if reuse else None,
+    )
+    graph = participants.graph
+    recipe = with_measured_times(recipe, compute, max(graph.degrees) if graph else 1)
+    costs = recipe.time  # numbers by now, each of them
+    timing = Timing(
+        float(costs.forward),
+        float(costs.step),
+        costs.megabits,
+        costs.latency,
+        float(costs.distance),
+        float(costs.average),
+    )
+    shared = None
+    if participants.shares and held is None:
+        shared = share(recipe, node_data, dataset, compute, timing)
+        node_data = replace(node_data, received=shared.received())
+    setup = Setup(
+        recipe=recipe,
+        data=dataset,
+        node_data=node_data,
+        compute=compute,
+        timing=timing,
+        test=test,
+        triggered=None if fooled is None else pool(fooled),
+        shared=shared,
+        sources=sources,
+        corner=shape,
+    )
+    rehearse(setup)
+    return setup

@@ -1,0 +1,121 @@
+"""What a run leaves in its folder: facts at its beginning, records, and at its end a summary."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from basil.engine.process import Work
+from basil.experiment.setup import Setup
+from basil.foreign import whereabouts
+from basil.protocol.calendar import AGGREGATION, MULTICAST
+from basil.protocol.schemes import RING, RINGS, runs_on
+from basil.recipe import code_of
+from basil.recipe.schema import away_in
+from basil.record import run_folder
+from basil.record.evaluate import Evaluation
+from basil.record.provenance import surroundings
+from basil.record.recorder import Hooks, Recorder, Reports
+
+
+def facts_of(setup: Setup) -> dict[str, Any]:
+    """What is known before the run."""
+    return {
+        **surroundings(setup.device),
+        "parameters": setup.compute.layout.size,
+        "layout": setup.compute.layout.fingerprint,
+        "initial_sha256": run_folder.models_sha256({0: setup.compute.initial}),
+        "classes": setup.data.classes,
+        **setup.participants.facts(),
+        **_extensions(setup),
+    }
+
+
+def _extensions(setup: Setup) -> dict[str, Any]:
+    """What the recipe names that Basil does not ship, and where it may lie."""
+    code = code_of(setup.recipe)
+    return {"extensions": code, "folders": whereabouts().folders} if code else {}
+
+
+def recorder_of(
+    setup: Setup, folder: Path, hooks: Hooks, expected: Callable[[int], int] | None = None
+) -> Recorder:
+    """Who writes down what the members report; `expected`: how many of them in a round."""
+    participants, record, test = setup.participants, setup.recipe.record, setup.test
+    members, events = participants.members, participants.events
+    reports = Reports(
+        nodes=[node for node in participants.ring.order if node in members],
+        byzantine=participants.byzantine,
+        ring_of=participants.ring_of,
+        rounds=setup.recipe.scheme.rounds,
+        expected=expected or (lambda k: len(members) - away_in(k, events)),
+    )
+    evaluation = Evaluation(
+        setup.compute,
+        test,
+        samples=min(len(test), record.test_samples or len(test)),
+        every=record.every,
+        triggered=setup.triggered,
+    )
+    return Recorder(folder, reports, evaluation, hooks, record.checkpoint)
+
+
+def conclude(setup: Setup, recorder: Recorder, done: Work, more: dict[str, Any]) -> dict[str, Any]:
+    """Write the final models and the summary, the last thing that a run leaves."""
+    summary, folder = {**_summarise(setup, recorder, done), **more}, recorder.folder
+    if setup.recipe.record.models:
+        run_folder.save_models(folder / run_folder.MODELS, recorder.models, setup.compute.layout)
+    run_folder.write_json(folder / run_folder.SUMMARY, summary)
+    return summary
+
+
+def _summarise(setup: Setup, recorder: Recorder, done: Work) -> dict[str, Any]:
+    recipe, participants, data = setup.recipe, setup.participants, setup.data
+    counts, last = recorder.counts, recorder.last
+    choices = counts["choices"]
+    on_rings = runs_on(recipe.scheme.name) in (RING, RINGS)
+    summary = {
+        "scheme": recipe.scheme.name,
+        "rule": recipe.scheme.rule,
+        "attack": recipe.attack.name,
+        "dataset": data.name,
+        "partition": recipe.data.partition,
+        "classes": data.classes,
+        "nodes": recipe.ring.nodes,
+        "byzantine": len(participants.byzantine),
+        "connectivity": participants.connectivity if on_rings else None,
+        "groups": recipe.groups,
+        "graph": recipe.graph.name if participants.graph else None,
+        "rounds": recipe.scheme.rounds,
+        "local_steps": setup.node_data.steps_in_a_turn(),
+        "seed": recipe.seed,
+        "accuracy": last["accuracy"],
+        "loss": last["loss"],
+        # Shares of the turns in which one model was chosen: schemes that average choose none.
+        "selection": {
+            what: counts[what] / choices if choices else None for what in ("byzantine", "nearest")
+        },
+        "selection_between_groups": _between_groups(counts),
+        "messages": {"count": done.messages, "bytes": done.bytes},
+        "work": {
+            "evaluations": done.evaluations,
+            "steps": done.steps,
+            "distances": done.distances,
+        },
+        "seconds": round(recorder.seconds, 3),
+        "virtual_seconds": recorder.time,
+        "model_sha256": run_folder.models_sha256(recorder.models),
+    }
+    if "attack_success" in last:
+        summary["attack_success"] = last["attack_success"]
+    if recipe.groups == 1:
+        del summary["selection_between_groups"]
+    return summary
+
+
+def _between_groups(counts: Counter[str]) -> dict[str, float | None]:
+    """Shares of the choices in which a Byzantine model was taken, in the stages after the rings."""
+    return {
+        stage: counts[f"{stage} byzantine"] / made if (made := counts[f"{stage} choices"]) else None
+        for stage in (AGGREGATION, MULTICAST)
+    }

@@ -1,0 +1,81 @@
+"""What a recipe becomes before it is run: nodes and their samples, what computes, and times."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+
+from basil.data import Dataset
+from basil.engine.timing import Timing
+from basil.experiment.node_data import NodeData
+from basil.experiment.options import options_of
+from basil.experiment.participants import Participants
+from basil.experiment.sharing import Shared
+from basil.learning.compute import Compute
+from basil.learning.pool import Pool
+from basil.learning.schedule import SCHEDULES
+from basil.protocol.calendar import Calendar
+from basil.protocol.rules import RULES, Rule
+from basil.recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A recipe, ready to run; `set_up` builds it."""
+
+    recipe: Recipe  # its times are numbers, measured where it asks for that
+    data: Dataset
+    node_data: NodeData
+    compute: Compute
+    timing: Timing
+    test: Pool
+    triggered: Pool | None  # test samples with a backdoor's trigger
+    shared: Shared | None  # what came of the data sharing, if there was one
+    sources: tuple[Any, ...]  # another setup with the same ones can use this one's data
+    corner: object  # and with the same network's input, its pools
+    colluders: dict[str, Any] = field(default_factory=dict)  # what they compute once for all
+
+    @property
+    def participants(self) -> Participants:
+        return self.node_data.participants
+
+    @property
+    def calendar(self) -> Calendar:
+        return self.node_data.calendar
+
+    @property
+    def device(self) -> torch.device:
+        return self.compute.device
+
+    @cached_property
+    def _schedule(self) -> Callable[[int, float, int], float]:
+        learning = self.recipe.learning
+        return partial(SCHEDULES[learning.schedule], **options_of(learning, SCHEDULES, "schedule"))
+
+    def rate(self, k: int) -> float:
+        return float(self._schedule(k, self.recipe.learning.rate, self.recipe.scheme.rounds))
+
+    @cached_property
+    def rule(self) -> Rule:
+        scheme = self.recipe.scheme
+        return partial(RULES[scheme.rule], **options_of(scheme, RULES, "rule"))
+
+    @cached_property
+    def patience(self) -> float:
+        """Seconds that a node waits for each turn (round, on a graph) that should have happened."""
+        size, graph = self.compute.layout.size, self.participants.graph
+        steps = self.node_data.steps_in_a_turn()
+        if graph:
+            turn = self.timing.exchange(size, max(graph.degrees), steps)
+        else:
+            turn = self.timing.turn(size, self.recipe.connectivity, steps)
+        return self.recipe.time.patience * turn
+
+    @cached_property
+    def hop_patience(self) -> float:
+        """Seconds that a node waits for a hop from group to group."""
+        return self.recipe.time.patience * self.timing.hop(
+            self.compute.layout.size, self.recipe.reach
+        )
