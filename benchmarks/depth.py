@@ -8,7 +8,7 @@ from typing import Any
 from machinery import Nothing
 from rings import noise
 
-from basil.experiment import Own, Simulation, set_up
+from basil.experiment import Custom, Simulation, set_up
 from basil.protocol.requests import Record
 from basil.recipe import parse
 from basil.theory import TABLE_III, basil_plus_path, basil_time_bound
@@ -67,7 +67,7 @@ def _simulated(groups: int, fanout: int, data: Any) -> float:
             "time": {"average": 0.0},  # App. E does not count it
         }
     )
-    experiment = set_up(recipe, Own(dataset=data))
+    experiment = set_up(recipe, Custom(dataset=data))
     nothing, model = Nothing(experiment.compute), experiment.compute.initial
     nothing.initial = model  # its size counts: it is what travels
     experiment.compute = nothing  # type: ignore[assignment]

@@ -12,7 +12,7 @@ import torch
 from rings import finish, noise
 
 from basil.engine.process import Work
-from basil.experiment import Machine, Own, Simulation, set_up
+from basil.experiment import Custom, Machine, Simulation, set_up
 from basil.learning.models import MODELS, cross_entropy
 from basil.protocol.requests import Record
 from basil.recipe import parse
@@ -60,7 +60,7 @@ def one_global_round(device: str) -> dict[str, float]:
         }
     )
     data = noise(50_000, (3, 32, 32))
-    experiment = set_up(recipe, Own(dataset=data), Machine(device))
+    experiment = set_up(recipe, Custom(dataset=data), Machine(device))
     ends = Ends(experiment.device)
     before = _bare_passes(device)
     Simulation(experiment).simulator(ends).run()

@@ -9,7 +9,7 @@ import torch
 
 import basil
 from basil.engine.together import together
-from basil.experiment import Machine, Own, Setup, Simulation, set_up
+from basil.experiment import Custom, Machine, Setup, Simulation, set_up
 from basil.protocol.requests import Record
 from basil.recipe import parse
 
@@ -66,7 +66,7 @@ def ring(
     shape = (3, 32, 32)
     data = data or noise(max(10_000, nodes * batch), shape)
     machine = Machine(device, compiled=compiled)
-    return set_up(recipe, Own(dataset=data), machine, reuse)
+    return set_up(recipe, Custom(dataset=data), machine, reuse)
 
 
 def seconds_a_turn(

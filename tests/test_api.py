@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import basil
-from basil.experiment import Hooks, Interrupted, Own, Simulation, set_up
+from basil.experiment import Custom, Hooks, Interrupted, Simulation, set_up
 from basil.recipe import parse
 
 
@@ -122,7 +122,7 @@ def test_own_network_resumes_only_with_itself(tmp_path: Path) -> None:
     whole = basil.run(RECIPE, model=net(), out=tmp_path / "whole", **own)
     turns = iter(range(20))
     with pytest.raises(Interrupted):
-        Simulation(set_up(parse(RECIPE), Own(model=net(), **own))).run(
+        Simulation(set_up(parse(RECIPE), Custom(model=net(), **own))).run(
             tmp_path / "part", Hooks(stop=lambda: next(turns, None) is None)
         )
     with pytest.raises(basil.UserError, match="another model"):

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from basil.data import Dataset
-from basil.experiment import Hooks, Machine, Own, Simulation, set_up
+from basil.experiment import Custom, Hooks, Machine, Simulation, set_up
 from basil.experiment import resume as resume_experiment
 from basil.learning.models import Loss
 from basil.recipe import Recipe, load, parse
@@ -56,7 +56,7 @@ def run(
     """
     chosen = _recipe(recipe)
     machine = Machine(device, deterministic)
-    setup = set_up(chosen, Own(model, loss, dataset), machine)
+    setup = set_up(chosen, Custom(model, loss, dataset), machine)
     if chosen.canonical and (sentence := setup.compute.symmetries.warning):
         warnings.warn(sentence, stacklevel=2)
     return Result(Path(out), Simulation(setup).run(Path(out), Hooks(callbacks=callbacks)))
@@ -73,8 +73,8 @@ def resume(
     callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Go on with an interrupted run; bring the same model, loss and data that it began with."""
-    own, machine = Own(model, loss, dataset), Machine(device, deterministic)
-    summary = resume_experiment(Path(folder), own, machine, Hooks(callbacks=callbacks))
+    custom, machine = Custom(model, loss, dataset), Machine(device, deterministic)
+    summary = resume_experiment(Path(folder), custom, machine, Hooks(callbacks=callbacks))
     return Result(Path(folder), summary)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from basil.data import load
 from basil.errors import UserError
-from basil.experiment import LocalNode, Own, Setup, local_node, set_up
+from basil.experiment import Custom, LocalNode, Setup, local_node, set_up
 from basil.recipe import parse
 from basil.recipe.schema import AttackPart, Recipe
 
@@ -30,7 +30,7 @@ def one(settings: Recipe, node: int, role: AttackPart | None = None) -> LocalNod
 
 def alone(local: LocalNode) -> Setup:
     settings = local.participants.recipe
-    return set_up(settings, Own(dataset=local.data), held=local.node_data)
+    return set_up(settings, Custom(dataset=local.data), held=local.node_data)
 
 
 @pytest.mark.parametrize("node", range(N))

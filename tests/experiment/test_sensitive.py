@@ -10,7 +10,7 @@ from basil.attack import ATTACKS
 from basil.attack.sharing import FAULTS
 from basil.data import Dataset, Samples
 from basil.data.sensitive import SENSITIVE
-from basil.experiment import Hooks, Interrupted, Own, Simulation, resume, set_up
+from basil.experiment import Custom, Hooks, Interrupted, Simulation, resume, set_up
 from basil.experiment import sharing as module
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Send
@@ -94,7 +94,7 @@ def test_a_sensitive_sample_never_leaves(
             attack={"name": "gaussian"},
             learning={"batch": 4, "model": "softmax"},
         ),
-        Own(dataset=data),
+        Custom(dataset=data),
     )
     sensitive = SENSITIVE[rule](data.train, **options)
     if dummies == "held-out":
@@ -138,11 +138,11 @@ def test_nor_is_it_in_a_file_or_in_what_liars_work_with(
         attack={"name": "overfit-shared"},
         learning={"batch": 4, "model": "softmax"},
     )
-    experiment, folder = set_up(made, Own(dataset=data)), tmp_path / "run"
+    experiment, folder = set_up(made, Custom(dataset=data)), tmp_path / "run"
     with pytest.raises(Interrupted):
         Simulation(experiment).run(folder, Hooks(stop=StopAfter(12)))
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    resume(folder, Own(dataset=data))
+    resume(folder, Custom(dataset=data))
     files |= {f"{path.name} at the end": path.read_bytes() for path in folder.iterdir()}
     assert {"checkpoint.safetensors", "models.safetensors at the end", "sharing.json"} <= set(files)
     secret = np.arange(240) % 7 == 0

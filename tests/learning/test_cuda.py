@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from basil.data import Dataset, Samples
-from basil.experiment import Machine, Own, Simulation, set_up
+from basil.experiment import Custom, Machine, Simulation, set_up
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
 from basil.learning.cuda.places import Models
@@ -257,7 +257,7 @@ def on_both_paths(
     chosen: list[list[int | None]] = []
     final: list[Tensor] = []
     for fast in (False, True):
-        experiment = set_up(recipe, Own(dataset=noise()), Machine(device, deterministic=True))
+        experiment = set_up(recipe, Custom(dataset=noise()), Machine(device, deterministic=True))
         pool, module = experiment.compute.pool, experiment.compute.network
         if fast:
             experiment.compute = GraphCompute(module, cross_entropy, pool, deterministic=True)

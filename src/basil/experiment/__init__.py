@@ -2,18 +2,18 @@
 
 from basil.experiment.build import set_up
 from basil.experiment.local_node import LocalNode, local_node
-from basil.experiment.machine import Machine, Own, choose_device
+from basil.experiment.machine import Custom, Machine, choose_device
 from basil.experiment.resumption import others_code, recipe_of, resume, take_up
 from basil.experiment.setup import Setup
 from basil.experiment.simulation import Interrupted, Simulation
 from basil.record.recorder import Hooks
 
 __all__ = [
+    "Custom",
     "Hooks",
     "Interrupted",
     "LocalNode",
     "Machine",
-    "Own",
     "Setup",
     "Simulation",
     "choose_device",

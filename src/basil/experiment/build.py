@@ -6,14 +6,14 @@ from basil import data
 from basil.data import Samples
 from basil.engine.timing import Timing
 from basil.experiment.machine import (
+    Custom,
     Machine,
-    Own,
     build_network,
     choose_device,
     with_measured_times,
 )
 from basil.experiment.node_data import NodeData, distribute, triggered
-from basil.experiment.nodes import rehearse
+from basil.experiment.nodes import check_options
 from basil.experiment.options import options_of
 from basil.experiment.participants import gather
 from basil.experiment.setup import Setup
@@ -26,7 +26,7 @@ from basil.recipe import Recipe
 
 def set_up(
     recipe: Recipe,
-    own: Own | None = None,
+    custom: Custom | None = None,
     machine: Machine | None = None,
     reuse: Setup | None = None,
     held: NodeData | None = None,
@@ -36,19 +36,19 @@ def set_up(
     `reuse`: another setup in this process, whose data and kernels are used where they are the
     same.  `held`: a peer's, which has one node's samples; its sharing is no simulation.
     """
-    own, machine = own or Own(), machine or Machine()
+    custom, machine = custom or Custom(), machine or Machine()
     device = choose_device(machine.device)
     options = options_of(recipe.data, data.DATASETS, "dataset")
-    sources = own, recipe.data.dataset, options, device  # no set depends on the seed
+    sources = custom, recipe.data.dataset, options, device  # no set depends on the seed
     if reuse is not None and reuse.sources != sources:
         reuse = None
     if reuse is not None:
         dataset = reuse.data
     else:
-        dataset = own.dataset or data.load(recipe.data.dataset, recipe.seed, **options)
+        dataset = custom.dataset or data.load(recipe.data.dataset, recipe.seed, **options)
     node_data = held or distribute(gather(recipe), dataset)
     participants = node_data.participants
-    network = build_network(recipe, dataset, own)
+    network = build_network(recipe, dataset, custom)
     shape = corner(network)
     pools = reuse if reuse is not None and reuse.corner == shape else None
 
@@ -62,7 +62,7 @@ def set_up(
     fooled = triggered(participants, dataset)
     compute = compute_for(
         network,
-        own.loss or (half_squared_error if dataset.classes == 0 else cross_entropy),
+        custom.loss or (half_squared_error if dataset.classes == 0 else cross_entropy),
         pools.compute.pool if pools and same else pool(node_data.train),
         models=recipe.ring.nodes,
         deterministic=machine.deterministic,
@@ -98,5 +98,5 @@ def set_up(
         sources=sources,
         corner=shape,
     )
-    rehearse(setup)
+    check_options(setup)
     return setup

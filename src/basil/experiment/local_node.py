@@ -76,8 +76,11 @@ def _offer(held: NodeData, data: Dataset, own: bool) -> NodeData:
         labels = np.arange(data.classes or 2).astype(like.y.dtype)
         like = Samples(like.x, labels)
         samples *= recipe.ring.nodes  # as if all had as many
-    secret = lambda node: np.random.Generator(np.random.PCG64(secrets.randbits(256)))  # noqa: E731
-    return offer(held, data, like, samples, secret)
+    return offer(held, data, like, samples, _secret_stream)
+
+
+def _secret_stream(node: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(secrets.randbits(256)))
 
 
 def _keep_own(held: NodeData, data: Dataset, node: int) -> LocalNode:

@@ -21,7 +21,7 @@ from basil.recipe import MEASURED, Recipe, with_timing
 
 
 @dataclass(frozen=True)
-class Own:
+class Custom:
     """What a user brings from Python instead of naming it in the recipe."""
 
     model: nn.Module | None = None
@@ -70,10 +70,10 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def build_network(recipe: Recipe, data: Dataset, own: Own) -> nn.Module:
+def build_network(recipe: Recipe, data: Dataset, custom: Custom) -> nn.Module:
     """The recipe's network with x⁰ inside; a copy of the user's own, which stays as it is."""
-    if own.model is not None:
-        return copy.deepcopy(own.model)
+    if custom.model is not None:
+        return copy.deepcopy(custom.model)
     build = MODELS[recipe.learning.model]
     options = options_of(recipe.learning, MODELS, "model")
     if (data.classes == 0) != getattr(build, "regression", False):

@@ -83,7 +83,7 @@ def node_of(
     )
 
 
-def rehearse(setup: Setup) -> None:
+def check_options(setup: Setup) -> None:
     """A wrong option of a scheme or an attack is said before the run, not in the middle."""
     participants, x0 = setup.participants, setup.compute.initial
     for node in participants.members:

@@ -88,7 +88,7 @@ def make_offers(
     noise = None
     if part.epsilon > 0:
         noise = Noise(part.epsilon, part.delta, part.clip, part.label_epsilon)
-        train, offers = _veiled(data, train, offers, size * part.batches, noise, chance)
+        train, offers = _noisy(data, train, offers, size * part.batches, noise, chance)
     dummies = np.arange(len(train), len(train) + len(made)) if len(made) else public
     return Offers(train, offers, dummies, made, size, noise)
 
@@ -113,7 +113,7 @@ def batch_size(recipe: Recipe, samples: int) -> int:
     return size
 
 
-def _veiled(
+def _noisy(
     data: Dataset,
     train: Samples,
     offers: dict[int, Numbers],

@@ -95,13 +95,13 @@ class Participants:
 
         In the worst of them these are the last S: nobody honest passes the average on.
         """
-        S, liars = self.connectivity, self.byzantine
+        S, byzantine = self.connectivity, self.byzantine
         failed = [
             g
             for g, ring in enumerate(grouping.rings)
-            if disconnected([node in liars for node in ring.order], S)
+            if disconnected([node in byzantine for node in ring.order], S)
         ]
-        cut = [g for g in failed if liars.issuperset(grouping.last(g, S))]
+        cut = [g for g in failed if byzantine.issuperset(grouping.last(g, S))]
         return {"failed_groups": failed, "cut_groups": cut}
 
     def facts(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Participants:
                 "edges": sum(degrees) // 2,
                 "degrees": [min(degrees), max(degrees)],
                 "redraws": self.graph.redraws,
-                # Benign nodes with as many liars as honest neighbours: no rule can help them.
+                # Benign nodes with as many Byzantine as honest neighbours: no rule can help them.
                 "outnumbered": sum(
                     2 * len(self.byzantine.intersection(self.graph.neighbours[node]))
                     >= self.graph.degree(node)

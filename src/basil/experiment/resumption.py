@@ -5,7 +5,7 @@ from typing import Any
 
 from basil.errors import UserError
 from basil.experiment.build import set_up
-from basil.experiment.machine import Machine, Own
+from basil.experiment.machine import Custom, Machine
 from basil.experiment.output import facts_of
 from basil.experiment.setup import Setup
 from basil.experiment.simulation import NO_HOOKS, Simulation
@@ -31,7 +31,7 @@ def others_code(recipe: Recipe, run: Run) -> str:
 
 def take_up(
     folder: Path,
-    own: Own | None = None,
+    custom: Custom | None = None,
     machine: Machine | None = None,
     reuse: Setup | None = None,
 ) -> Setup:
@@ -44,7 +44,7 @@ def take_up(
     recipe = recipe_of(past)
     if changed := others_code(recipe, past):
         raise UserError(f"{folder} was begun with another source of {changed}: run it anew")
-    setup = set_up(recipe, own, machine, reuse)
+    setup = set_up(recipe, custom, machine, reuse)
     facts = facts_of(setup)
     for what in ("layout", "initial_sha256"):
         if facts[what] != past.facts.get(what):
@@ -53,7 +53,10 @@ def take_up(
 
 
 def resume(
-    folder: Path, own: Own | None = None, machine: Machine | None = None, hooks: Hooks = NO_HOOKS
+    folder: Path,
+    custom: Custom | None = None,
+    machine: Machine | None = None,
+    hooks: Hooks = NO_HOOKS,
 ) -> dict[str, Any]:
     """Take up an interrupted run where its last checkpoint left it."""
-    return Simulation(take_up(folder, own, machine)).run(folder, hooks, resume=True)
+    return Simulation(take_up(folder, custom, machine)).run(folder, hooks, resume=True)

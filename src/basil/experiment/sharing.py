@@ -37,7 +37,7 @@ class Shared:
     """What came of it."""
 
     table: Timetable
-    liars: frozenset[int] = frozenset()
+    byzantine: frozenset[int] = frozenset()
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     traffic: Counter[int] = field(default_factory=Counter)  # node -> bytes as Prop. 3 counts them
     work: Work = field(default_factory=Work)
@@ -81,13 +81,13 @@ class Shared:
         """How many samples may have had so many owners, for whom.
 
         By the paper's count; for receivers that know dummies when they see them; and, of what
-        honest nodes gave, for all liars of this run together.
+        honest nodes gave, for all Byzantine nodes of this run together.
         """
         paper, knowing, colluding = Counter[int](), Counter[int](), Counter[int]()
         for row in self.anonymity():
             paper[row.candidates] += row.samples
             knowing[row.candidates_if_dummies_known] += row.samples
-        for node, candidates in anonymity.arcs(self.table, self.liars).items():
+        for node, candidates in anonymity.arcs(self.table, self.byzantine).items():
             if node in self.outcomes:
                 colluding[candidates] += len(self.outcomes[node].offered)
         counts = {"paper": paper, "dummies_known": knowing, "liars_collude": colluding}

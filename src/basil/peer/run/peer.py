@@ -18,7 +18,7 @@ from torch import Tensor
 
 from basil.engine.process import Work
 from basil.errors import UserError
-from basil.experiment import Machine, Own, Setup, set_up
+from basil.experiment import Custom, Machine, Setup, set_up
 from basil.experiment.nodes import protocol_of
 from basil.foreign import look_in
 from basil.peer.limits import Limits
@@ -99,8 +99,8 @@ class Peer:
         self.engine: Engine | None = None
 
     def _set_up(self) -> Setup:
-        machine, own = Machine(self.options.device), Own(dataset=self.local.data)
-        return set_up(self.recipe, own, machine, held=self.local.node_data)
+        machine, custom = Machine(self.options.device), Custom(dataset=self.local.data)
+        return set_up(self.recipe, custom, machine, held=self.local.node_data)
 
     def stop(self) -> None:
         """Ask it to end; its checkpoint is there anyway."""
