@@ -25,11 +25,11 @@ import torch
 from torch import nn
 
 from basil.learning.layout import Layout, layout_of
+from basil.peer.limits import Limits
+from basil.peer.link.transport import Transport
 from basil.peer.members import authority
 from basil.peer.members.identity import AUTHORITY, CERTIFICATE, TLS_KEY, load_identity
-from basil.peer.limits import Limits
 from basil.peer.members.roster import load_roster
-from basil.peer.link.transport import Transport
 
 SIZES = {"0.47 MB": 117_500, "5 MB": 1_250_000, "50 MB": 12_500_000}  # values
 REPEATS = {"0.47 MB": 100, "5 MB": 60, "50 MB": 30}
