@@ -12,7 +12,7 @@ from basil import rng
 from basil.attack.data import backdoor, label_flip
 from basil.data import Dataset, Samples, load
 from basil.errors import UserError
-from basil.experiment import Setup, set_up
+from basil.experiment import Setup, Simulation, set_up
 from basil.recipe import parse
 from basil.record.evaluate import Evaluation, evaluate
 
@@ -170,9 +170,10 @@ def test_a_backdoor_opens_an_undefended_ring_and_leaves_clean_accuracy(tmp_path:
         "record": {"every": 30},
     }
     attack = {"name": "backdoor", "size": 2}
-    attacked = experiment(attack, **settings).run(tmp_path / "attacked")
+    attacked = Simulation(experiment(attack, **settings)).run(tmp_path / "attacked")
     # The same with nobody to carry it out: what the patch does to a model that never saw it.
-    alone = experiment(attack, **settings, ring={"byzantine": 0}).run(tmp_path / "alone")
+    undisturbed = experiment(attack, **settings, ring={"byzantine": 0})
+    alone = Simulation(undisturbed).run(tmp_path / "alone")
     assert attacked["attack_success"]["worst"] > 0.8
     assert alone["attack_success"]["worst"] < 0.2
     assert attacked["accuracy"]["worst"] > alone["accuracy"]["worst"] - 0.05

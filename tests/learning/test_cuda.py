@@ -7,6 +7,7 @@ sums may differ.
 
 import copy
 import gc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -259,12 +260,13 @@ def on_both_paths(
     for fast in (False, True):
         experiment = set_up(recipe, Custom(dataset=noise()), Machine(device, deterministic=True))
         pool, module = experiment.compute.pool, experiment.compute.network
-        if fast:
-            experiment.compute = GraphCompute(module, cross_entropy, pool, deterministic=True)
-        else:
-            experiment.compute = Compute(module, cross_entropy, pool)
+        compute = (
+            GraphCompute(module, cross_entropy, pool, deterministic=True)
+            if fast
+            else Compute(module, cross_entropy, pool)
+        )
         keep = Keep()
-        assert Simulation(experiment).simulator(keep).run()
+        assert Simulation(replace(experiment, compute=compute)).simulator(keep).run()
         made = [record for _, record in keep.records if record.selected is not None]
         chosen.append([record.chosen for record in made])
         final.append(torch.stack([record.model for _, record in keep.records[-9:]]))

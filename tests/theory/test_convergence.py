@@ -102,7 +102,7 @@ def visited(recipe: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple
     original = Recorder.record
 
     def record(self: Recorder, node: int, turn: Any, now: float) -> None:
-        if node not in self.byzantine:
+        if node not in self.reports.byzantine:
             models.append(turn.model.double().numpy())
         original(self, node, turn, now)
 
