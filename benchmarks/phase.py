@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from rings import finish, noise
 
-from basil.learning.batched import BatchedCompute
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
 from basil.learning.models import MODELS, cross_entropy
@@ -41,7 +40,7 @@ def measure(device: str, nodes: int = 100) -> dict[str, dict[str, float]]:
         compute: Compute = (
             GraphCompute(module, cross_entropy, pool)
             if device == "cuda"
-            else BatchedCompute(module, cross_entropy, pool)
+            else Compute(module, cross_entropy, pool)
         )
         stream = np.random.default_rng(0)
         jobs = [

@@ -292,12 +292,3 @@ def test_a_reader_that_stops_reading_is_no_mistake():
 def test_the_same_bits_and_the_fastest_kernels_exclude_each_other(refused, tiny):
     sentence = refused("run", "tiny.toml", "--deterministic", "--compile")
     assert "--deterministic and --compile do not go together" in sentence
-
-
-def test_joined_work_gives_the_same_run_up_to_the_last_bits(basil, tiny):
-    """On a CPU: all nodes of a graph train in one call instead of one each."""
-    words = ["run", "tiny.toml", "-s", "scheme.name=g-plain", "--json"]
-    plain = basil(*words, "--out", "plain").json
-    joined = basil(*words, "--batched", "--out", "joined").json
-    assert joined["loss"]["mean"] == pytest.approx(plain["loss"]["mean"], rel=1e-4)
-    assert joined["work"] == plain["work"]

@@ -152,31 +152,6 @@ def test_others_are_given_noisy_copies_and_the_owner_keeps_its_own(tmp_path: Pat
     assert said["epsilon_of_all_samples_of_a_node"] > 52.0 + (3 * M - 1) * 2.0
 
 
-def test_compression_changes_bytes_and_time_and_nothing_else(tmp_path: Path) -> None:
-    plain, small = (
-        set_up(recipe(sharing={"compress": compress})).shared for compress in (False, True)
-    )
-    assert {i: rows.tolist() for i, rows in plain.received().items()} == {
-        i: rows.tolist() for i, rows in small.received().items()
-    }
-    before, after = plain.facts(), small.facts()
-    assert before["bytes"] == before["bytes_without_compression"]
-    assert after["bytes_without_compression"] == before["bytes"]
-    assert after["bytes"] < before["bytes"]
-    assert after["seconds"] < before["seconds"]
-    assert after["bytes_of_busiest_node"] < before["bytes_of_busiest_node"]
-    assert after["incidents"] == 0
-
-
-def test_numbers_are_packed_as_well() -> None:
-    data = {"dataset": "synthetic", "task": "regression", "partition": "iid"}
-    shared = set_up(
-        recipe(data=data, learning={"model": "linear"}, sharing={"compress": True})
-    ).shared
-    assert shared.facts()["incidents"] == 0
-    assert shared.work.bytes <= shared.plain + shared.work.messages
-
-
 def test_what_was_not_shared_cannot_be_learned_by_heart() -> None:
     with pytest.raises(UserError, match=r"set sharing\.alpha"):
         set_up(recipe(sharing={"alpha": 0.0}, attack={"name": "overfit-shared"}))

@@ -39,7 +39,7 @@ def too_little(basket: Basket, received: Basket) -> Basket | None:
 
 def garbage(basket: Basket, received: Basket) -> Basket | None:
     """Inverts every bit."""
-    return Basket(~basket.rows, basket.bits, basket.packed)
+    return Basket(~basket.rows, basket.bits)
 
 
 def keeps_in(basket: Basket, received: Basket) -> Basket | None:

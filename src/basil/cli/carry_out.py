@@ -17,7 +17,7 @@ from basil.record.run_folder import FACTS
 
 
 def machine(args: argparse.Namespace) -> Machine:
-    return Machine(args.device, args.deterministic, args.compile, args.batched)
+    return Machine(args.device, args.deterministic, args.compile)
 
 
 def workshop(args: argparse.Namespace) -> Workshop:

@@ -28,11 +28,6 @@ def add_shared(command: argparse.ArgumentParser) -> None:
         help="on a GPU: compile the network (default: where a run is long enough for it to pay)",
     )
     command.add_argument(
-        "--batched",
-        action="store_true",
-        help="on a CPU: join the work of nodes that act at once (last bits may differ)",
-    )
-    command.add_argument(
         "--tensorboard", action="store_true", help="write each run for TensorBoard as well"
     )
     command.add_argument(

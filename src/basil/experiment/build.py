@@ -67,7 +67,6 @@ def set_up(
         models=recipe.ring.nodes,
         deterministic=machine.deterministic,
         compiled=machine.compiles(participants.turns, node_data.steps_in_a_turn()),
-        batched=machine.batched,
         canonical=recipe.canonical,
         beside=reuse.compute if reuse else None,
     )

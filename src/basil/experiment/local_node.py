@@ -70,8 +70,6 @@ def _offer(held: NodeData, data: Dataset, own: bool) -> NodeData:
     """As in a simulation, but with noise that nobody can draw again and take off."""
     recipe = held.participants.recipe
     like, samples = data.train, len(data.train)
-    if recipe.sharing.compress:
-        raise UserError("sharing.compress: peers send baskets as they are; leave it out")
     if own:  # everybody's dummies are the same, whatever data anybody has
         labels = np.arange(data.classes or 2).astype(like.y.dtype)
         like = Samples(like.x, labels)

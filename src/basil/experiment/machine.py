@@ -36,13 +36,11 @@ class Machine:
     deterministic: full float32 and fixed algorithms instead of TF32 and the fastest ones, so that
     the same GPU gives the same bits again.  A CPU with one thread always does.
     compiled: by `torch.compile`; None: where a run is long enough for it to pay.
-    batched: on a CPU, join the work of nodes that act at the same moment, see `learning.batched`.
     """
 
     device: str = "auto"
     deterministic: bool = False
     compiled: bool | None = None
-    batched: bool = False
 
     def __post_init__(self) -> None:
         if self.deterministic and self.compiled:

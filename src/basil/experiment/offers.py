@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from basil import rng
 from basil.data import Dataset, Samples
 from basil.data.noise import Noise
-from basil.data.packing import Packing
 from basil.data.samples import Array
 from basil.data.sensitive import SENSITIVE
 from basil.errors import UserError
@@ -54,12 +53,6 @@ class Offers:
         if len(self.made):
             return self.made
         return Samples(self.train.x[self.dummies], self.train.y[self.dummies])
-
-    def packing(self) -> Packing:
-        """For images the shape of a sample; for numbers their bytes in one line."""
-        x = self.train.x
-        shape = x.shape[1:] if x.dtype == np.uint8 else (x[:1].nbytes,)
-        return Packing(shape, label_type(self.train.y).itemsize)
 
 
 def make_offers(

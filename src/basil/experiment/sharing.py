@@ -41,7 +41,6 @@ class Shared:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     traffic: Counter[int] = field(default_factory=Counter)  # node -> bytes as Prop. 3 counts them
     work: Work = field(default_factory=Work)
-    plain: int = 0  # bytes of all baskets without compression
     noise: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -71,7 +70,6 @@ class Shared:
             "incidents": sum(len(o.incidents) for o in self.outcomes.values()),
             "seconds": self.seconds,
             "bytes": self.work.bytes,
-            "bytes_without_compression": self.plain,
             "bytes_of_busiest_node": max(self.traffic.values(), default=0),
             "possible_owners": self.possible_owners(),
             **({"noise": self.noise} if self.noise else {}),
@@ -133,19 +131,12 @@ def share(
     part, offers, bits = recipe.sharing, held.offers, bits_of_a_sample(data)
     participants = held.participants
     assert offers is not None
-    # A packed basket is at most a byte longer than the samples.
-    table = timetable(
-        recipe, held, lambda samples: timing.link(ceil(samples * bits / 8) + part.compress)
-    )
+    table = timetable(recipe, held, lambda samples: timing.link(ceil(samples * bits / 8)))
     noise = offers.noise.facts(data, part.batches * offers.size) if offers.noise else {}
     shared = Shared(table, participants.byzantine, noise=noise)
-    packing = offers.packing()
-
-    def packed(numbers: NDArray[np.int64]) -> int:
-        return len(packing.pack(offers.rows(numbers)))
 
     def basket(numbers: NDArray[np.int64]) -> Basket:
-        return Basket(numbers, bits, packed if part.compress else None)
+        return Basket(numbers, bits)
 
     def sharer(node: int, now: float) -> Sharer:
         stream = rng.stream(recipe.seed, "node", node, "sharing")
@@ -194,7 +185,6 @@ def _metered(node: int, protocol: Generator[Request, Any, Outcome], shared: Shar
     for request in driver:
         if isinstance(request, Send) and isinstance(request.body, Basket) and request.to:
             shared.traffic[node] += request.body.wire_bytes
-            shared.plain += request.body.plain_bytes * len(request.to)
         driver.answer = answer = yield request
         if isinstance(answer, Arrival) and answer.round == shared.table.global_round:
             shared.traffic[node] += answer.body.wire_bytes if isinstance(answer.body, Basket) else 0

@@ -1,7 +1,6 @@
 """Samples that travel together, and nothing that tells whose they are."""
 
 from collections import Counter
-from collections.abc import Callable
 from math import ceil
 
 import numpy as np
@@ -16,32 +15,21 @@ class Basket:
     A peer's rows are the bytes of x and y.  The simulator's are numbers of samples in its pool, so
     that thousands of baskets cost no memory; `bits` says what a sample takes on the wire.  There is
     one type, one shape and one length for all rows: no row can be told from another by its form.
-    `packed` says to how many bytes rows are compressed, where they are.  Never changed once made.
+    Never changed once made.
     """
 
-    __slots__ = ("_wire", "bits", "packed", "rows")
+    __slots__ = ("bits", "rows")
 
-    def __init__(
-        self, rows: Array, bits: float, packed: Callable[[Array], int] | None = None
-    ) -> None:
+    def __init__(self, rows: Array, bits: float) -> None:
         self.rows = rows
         self.bits = bits
-        self.packed = packed
-        self._wire: int | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def wire_bytes(self) -> int:
-        """On the wire."""
-        if self._wire is None:
-            self._wire = self.plain_bytes if self.packed is None else self.packed(self.rows)
-        return self._wire
-
-    @property
-    def plain_bytes(self) -> int:
-        """On the wire without compression: what Proposition 3 counts."""
+        """What Proposition 3 counts."""
         return ceil(len(self) * self.bits / 8)
 
     def alike(self, other: "Basket") -> bool:
@@ -79,7 +67,7 @@ class Basket:
         return self.only(stream.permutation(len(self)))
 
     def _of(self, rows: Array) -> "Basket":
-        return Basket(rows, self.bits, self.packed)
+        return Basket(rows, self.bits)
 
     def _keys(self) -> list[bytes]:
         rows = np.ascontiguousarray(self.rows)

@@ -179,7 +179,11 @@ def options_of(section: str, values: Mapping[str, Any], without: str = "") -> di
     return found
 
 
+GONE = {("sharing", "compress"): False}  # keys of recipes that were recorded, and what did nothing
+
+
 def _section(name: str, kind: type[Any], values: Mapping[str, Any], source: str) -> Any:
+    values = {key: v for key, v in values.items() if GONE.get((name, key)) is not v}
     hints = get_type_hints(kind)
     hints.pop("options", None)
     for key, _ in OPTION_TABLES.get(name, []):

@@ -80,7 +80,6 @@ class SharingPart:
     public_file: str = ""  # for dummies = "file": a .npz with x and y, public or made by anything
     opening: bool = False  # a round of dummies first
     senders: int = 1  # nodes of each group that share it with the others
-    compress: bool = False  # baskets on the wire, without loss
     epsilon: float = 0.0  # of the Gaussian noise on each shared sample; 0: none
     delta: float = 1e-5
     clip: float = 1.0  # largest norm of a sample before noise, in standard deviations · √d

@@ -2,7 +2,6 @@
 
 from torch import nn
 
-from basil.learning.batched import BatchedCompute
 from basil.learning.compute import Compute
 from basil.learning.cuda.compute import GraphCompute
 from basil.learning.models import Loss
@@ -19,13 +18,12 @@ def compute_for(
     models: int = 128,
     deterministic: bool = False,
     compiled: bool = False,
-    batched: bool = False,
     canonical: bool = False,
     beside: Compute | None = None,
 ) -> Compute:
     """The path that suits the device.  (The plain path is deterministic anyway.)"""
     if pool.device.type != "cuda":
-        return (BatchedCompute if batched else Compute)(module, loss, pool, canonical=canonical)
+        return Compute(module, loss, pool, canonical=canonical)
     return GraphCompute(
         module,
         loss,
