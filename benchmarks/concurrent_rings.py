@@ -7,7 +7,7 @@ import torch
 from rings import noise, ring, seconds_a_turn
 
 from basil.engine.gpu import gpu_processes
-from basil.engine.together import AT_ONCE
+from basil.engine.round_robin import AT_ONCE
 from basil.experiment import Setup
 
 

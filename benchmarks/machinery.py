@@ -74,7 +74,7 @@ def _once(rounds: int, nodes: int, connectivity: int) -> dict[str, float]:
     return found
 
 
-def _first(candidates: Candidates) -> rules.Deliberation:
+def _first(candidates: Candidates) -> rules.RuleGenerator:
     yield from ()
     nearest = Selection(candidates.models, 0)
     return Choice(nearest, nearest)

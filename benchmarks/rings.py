@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import basil
-from basil.engine.together import together
+from basil.engine.round_robin import round_robin
 from basil.experiment import Custom, Machine, Setup, Simulation, set_up
 from basil.protocol.requests import Record
 from basil.recipe import parse
@@ -80,7 +80,7 @@ def seconds_a_turn(
     tallies = [Tally(e.participants.byzantine) for e in setups]
     rings = [Simulation(e).simulator(t).instants() for e, t in zip(setups, tallies, strict=True)]
     begin, before = 0.0, 0
-    for _ in together(rings, device):
+    for _ in round_robin(rings, device):
         if not begin and sum(t.turns for t in tallies) >= warm_up:
             finish(device)
             ready()

@@ -12,8 +12,8 @@ from basil.attack.view import View
 from basil.engine.process import Absence
 from basil.engine.simulate import Simulator
 from basil.protocol.basil_plus import basil_plus
-from basil.protocol.calendar import STAGES, Calendar
 from basil.protocol.node import Node
+from basil.protocol.numbering import STAGES, Numbering
 from basil.protocol.requests import Protocol, Record, Send
 from basil.topology import Grouping, Ring
 
@@ -117,8 +117,8 @@ def simulate_groups(
             def lie(view: View) -> Tensor | None:
                 return attack(view.honest)
 
-            calendar = Calendar(laps, joined=groups > 1)
-            known = Knowledge(compute.layout, calendar=calendar)
+            numbering = Numbering(laps, joined=groups > 1)
+            known = Knowledge(compute.layout, numbering=numbering)
             protocol = adversary(place, scheme, ArmedAttack(lie, stages=stages), known)
         return _overheard(node, protocol)
 

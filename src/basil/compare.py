@@ -16,7 +16,7 @@ from typing import Any
 from basil.engine.gpu import gpu_processes
 from basil.engine.pool import Ended, in_processes
 from basil.engine.ray import on_ray
-from basil.engine.together import AT_ONCE
+from basil.engine.round_robin import AT_ONCE
 from basil.errors import UserError
 from basil.experiment import Machine, choose_device, others_code
 from basil.foreign import whereabouts
@@ -58,7 +58,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class ExecutionSettings:
     """Where cases are run: in `jobs` processes (0: one a core, on a GPU what suits it), or
     on Ray.
 
@@ -90,7 +90,7 @@ def case_of(recipe: Recipe, out: Path) -> Case:
 
 def run_cases(
     todo: Sequence[Case],
-    workshop: Workshop,
+    settings: ExecutionSettings,
     watch: Callable[[Sequence[Case]], None] = lambda running: None,
 ) -> Iterator[Outcome]:
     """Run all cases; finished ones are kept, interrupted ones go on.  Yields in order of finishing.
@@ -108,21 +108,21 @@ def run_cases(
         else:
             waiting.append(case)
     if waiting:
-        yield from (_on_ray if workshop.ray else _here)(waiting, workshop, watch)
+        yield from (_on_ray if settings.ray else _here)(waiting, settings, watch)
 
 
 def _here(
-    waiting: list[Case], workshop: Workshop, watch: Callable[[Sequence[Case]], None]
+    waiting: list[Case], settings: ExecutionSettings, watch: Callable[[Sequence[Case]], None]
 ) -> Iterator[Outcome]:
-    machine = workshop.machine
+    machine = settings.machine
     device = choose_device(machine.device)  # a wrong one is said here, not once for each process
     on_gpu = device.type == "cuda"
-    jobs = workshop.jobs or (gpu_processes() if on_gpu else os.cpu_count() or 1)
+    jobs = settings.jobs or (gpu_processes() if on_gpu else os.cpu_count() or 1)
     groups = _shares(waiting, min(jobs, len(waiting))) if on_gpu else [[c] for c in waiting]
     tasks = [[(to_tree(case.recipe), str(case.folder)) for case in group] for group in groups]
     at_once = max(1, AT_ONCE // jobs)
     places = whereabouts()
-    work = partial(run_tasks, machine=machine, log=workshop.log, at_once=at_once, places=places)
+    work = partial(run_tasks, machine=machine, log=settings.log, at_once=at_once, places=places)
 
     def see(running: Sequence[int]) -> None:
         watch([case for i in running for case in groups[i]])
@@ -136,18 +136,18 @@ def _here(
 
 
 def _on_ray(
-    waiting: list[Case], workshop: Workshop, watch: Callable[[Sequence[Case]], None]
+    waiting: list[Case], settings: ExecutionSettings, watch: Callable[[Sequence[Case]], None]
 ) -> Iterator[Outcome]:
-    work = partial(run_away, machine=workshop.machine, log=workshop.log, places=whereabouts())
+    work = partial(run_away, machine=settings.machine, log=settings.log, places=whereabouts())
     pieces = [(to_tree(case.recipe), code_of(case.recipe)) for case in waiting]
-    gpus = 1 / gpu_processes() if workshop.machine.device.startswith("cuda") else 0.0
-    workers = workshop.jobs or os.cpu_count() or 1
+    gpus = 1 / gpu_processes() if settings.machine.device.startswith("cuda") else 0.0
+    workers = settings.jobs or os.cpu_count() or 1
     ended: Ended[tuple[Finished, dict[str, bytes]]]
     for ended in on_ray(
         work,
         pieces,
         workers,
-        workshop.address,
+        settings.address,
         gpus,
         lambda running: watch([waiting[i] for i in running][:workers]),
     ):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from basil.engine.together import AT_ONCE, together
+from basil.engine.round_robin import AT_ONCE, round_robin
 from basil.errors import UserError
 from basil.experiment import (
     Hooks,
@@ -99,7 +99,7 @@ def run_tasks(
             finished[i] = None, _sentence(error, folder)
 
     device = choose_device(machine.device)
-    for _ in together(map(course, range(len(tasks))), device, at_once):
+    for _ in round_robin(map(course, range(len(tasks))), device, at_once):
         pass
     return finished
 

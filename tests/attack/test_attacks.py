@@ -13,7 +13,7 @@ from torch import Tensor
 
 from basil import rng
 from basil.attack import ATTACKS, ArmedAttack, Knowledge, View, adversary, declares
-from basil.attack.crowd import Crowd
+from basil.attack.distance_cache import DistanceCache
 from basil.errors import UserError
 from basil.learning.layout import layout_of
 from basil.learning.models import mlp
@@ -101,7 +101,7 @@ def test_hidden_by_hand() -> None:
 
 
 def test_distances_are_those_of_the_models_now() -> None:
-    crowd = Crowd()
+    crowd = DistanceCache()
     models = {node: torch.randn(5) for node in (3, 1, 7, 4)}
     for change in (None, 7, 3, "stack", 1, "another crowd"):
         if isinstance(change, int):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basil.learning.compute import Compute
-from basil.protocol.calendar import Calendar
+from basil.protocol.numbering import Numbering
 from basil.theory import (
     Timing,
     aggregation_depth,
@@ -65,7 +65,7 @@ def test_one_global_round(case: dict[str, Any]) -> None:
     story, where, words = run(case)
     G, S, n = case["groups"], case["connectivity"], case["size"]
     grouping = Grouping(tuple(range(G * n)), G)
-    calendar = Calendar(case["ring_rounds"], joined=True)
+    numbering = Numbering(case["ring_rounds"], joined=True)
 
     def sent(group: int, number: int) -> list[float]:
         """When the last nodes of a group send."""
@@ -81,10 +81,10 @@ def test_one_global_round(case: dict[str, Any]) -> None:
     # Stage 3: S T_comm + T_perf from S_g to S_{g+1}, and to S_1.  (The second group's nodes may be
     # done at different moments: models of the first come in over the links that their ring needs.)
     hop = basil_plus_stages(*where, **words).aggregation / G
-    now = sent(1, calendar.aggregation(1))
+    now = sent(1, numbering.aggregation(1))
     for g, number in [
-        *((g, calendar.aggregation(1)) for g in range(2, G)),
-        (0, calendar.multicast(1)),
+        *((g, numbering.aggregation(1)) for g in range(2, G)),
+        (0, numbering.multicast(1)),
     ]:
         before, now = now, sent(g, number)
         assert now == pytest.approx([now[0]] * S)

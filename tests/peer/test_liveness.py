@@ -24,7 +24,7 @@ from basil.peer.run.agreement import (
 from basil.peer.run.inbox import Inbox, Stopped
 from basil.peer.run.liveness import Clock, Patience, longest_honest
 from basil.peer.run.lockstep import in_ring_order
-from basil.protocol.calendar import Calendar
+from basil.protocol.numbering import Numbering
 from basil.protocol.requests import Arrival, Missing
 from basil.topology import Ring
 
@@ -172,7 +172,7 @@ def test_a_twin_is_told_in_the_order_of_the_ring() -> None:
     clock = Clock()
     clock.set_pace(1.0)
     inbox = Inbox(clock)
-    inbox.hold = in_ring_order(Ring(range(4)), 3, 2, inbox.given, Calendar())
+    inbox.hold = in_ring_order(Ring(range(4)), 3, 2, inbox.given, Numbering())
     inbox.put(2, 1, torch.zeros(1))
     threading.Timer(0.05, inbox.put, (1, 1, torch.zeros(1))).start()
     senders = [got.sender for got in (inbox.take(clock.now() + 30) for _ in range(2))]  # type: ignore[union-attr]

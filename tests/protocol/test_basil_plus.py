@@ -14,7 +14,7 @@ from basil.engine.process import Absence
 from basil.experiment import Simulation, set_up
 from basil.protocol.basil_plus import basil_plus, r_plain_plus
 from basil.protocol.basket import Basket
-from basil.protocol.calendar import AGGREGATION, MULTICAST, RING, STAGES, Calendar
+from basil.protocol.numbering import AGGREGATION, MULTICAST, RING, STAGES, Numbering
 from basil.protocol.requests import Absent, Arrival, Receive
 from basil.recipe import parse
 from basil.topology import Grouping, Ring
@@ -225,25 +225,25 @@ def test_depth_of_rings_of_rings(groups: int, fanout: int, depth: int) -> None:
 
 @given(laps=st.integers(1, 5), joined=st.booleans(), k=st.integers(1, 50))
 def test_the_calendar_reads_back_what_it_numbers(laps: int, joined: bool, k: int) -> None:
-    calendar = Calendar(laps, joined)
+    numbering = Numbering(laps, joined)
     numbers = []
     for lap in range((k - 1) * laps + 1, k * laps + 1):
-        number = calendar.number(lap)
+        number = numbering.number(lap)
         numbers.append(number)
-        assert calendar.ring_round(number) == lap
-        assert calendar.stage(number) == (k, RING) == (calendar.global_round(lap), RING)
+        assert numbering.ring_round(number) == lap
+        assert numbering.stage(number) == (k, RING) == (numbering.global_round(lap), RING)
     if joined:
         for number, stage in (
-            (calendar.aggregation(k), AGGREGATION),
-            (calendar.multicast(k), MULTICAST),
+            (numbering.aggregation(k), AGGREGATION),
+            (numbering.multicast(k), MULTICAST),
         ):
             numbers.append(number)
-            assert calendar.stage(number) == (k, stage)
-            assert calendar.ring_round(number) is None
+            assert numbering.stage(number) == (k, stage)
+            assert numbering.ring_round(number) is None
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    assert calendar.number(k * laps + 1) == numbers[-1] + 1
-    assert calendar.ring_round(0) is None
-    assert calendar.ring_round(-k) is None
+    assert numbering.number(k * laps + 1) == numbers[-1] + 1
+    assert numbering.ring_round(0) is None
+    assert numbering.ring_round(-k) is None
 
 
 def test_what_a_liar_may_send_is_ignored() -> None:
@@ -251,7 +251,7 @@ def test_what_a_liar_may_send_is_ignored() -> None:
     problem = Quadratic((1.0,) * 6, x0=0.0)
     compute = problem.compute()
     rings = Grouping(tuple(range(6)), 2)
-    calendar = Calendar(1, joined=True)
+    numbering = Numbering(1, joined=True)
     place = plain_node(
         5, compute, ring=Ring(range(6)), grouping=rings, connectivity=1, reach=1, rounds=2
     )
@@ -259,24 +259,24 @@ def test_what_a_liar_may_send_is_ignored() -> None:
     model = compute.initial
     assert isinstance(next(member), Receive)
     bad = [
-        Arrival(1, calendar.aggregation(1), model, 0.1),  # is not in S_1
-        Arrival(2, calendar.aggregation(1), Absent(3), 0.1),
-        Arrival(2, calendar.aggregation(1), Basket(np.arange(3), 8), 0.1),
-        Arrival(2, calendar.multicast(1), model, 0.1),  # 5 is not in U_2
-        Arrival(2, calendar.number(1), model, 0.1),  # of another ring
-        Arrival(2, calendar.aggregation(3), model, 0.1),  # far ahead
+        Arrival(1, numbering.aggregation(1), model, 0.1),  # is not in S_1
+        Arrival(2, numbering.aggregation(1), Absent(3), 0.1),
+        Arrival(2, numbering.aggregation(1), Basket(np.arange(3), 8), 0.1),
+        Arrival(2, numbering.multicast(1), model, 0.1),  # 5 is not in U_2
+        Arrival(2, numbering.number(1), model, 0.1),  # of another ring
+        Arrival(2, numbering.aggregation(3), model, 0.1),  # far ahead
         Arrival(2, 0, model, 0.1),
         Arrival(2, -7, model, 0.1),
-        Arrival(77, calendar.aggregation(1), model, 0.1),  # nobody
+        Arrival(77, numbering.aggregation(1), model, 0.1),  # nobody
     ]
     for arrival in bad:
         assert isinstance(member.send(arrival), Receive)
     first, second = model + 1, model + 2
-    assert isinstance(member.send(Arrival(2, calendar.aggregation(1), first, 0.1)), Receive)
-    assert isinstance(member.send(Arrival(2, calendar.aggregation(1), second, 0.1)), Receive)
+    assert isinstance(member.send(Arrival(2, numbering.aggregation(1), first, 0.1)), Receive)
+    assert isinstance(member.send(Arrival(2, numbering.aggregation(1), second, 0.1)), Receive)
     heard = member.gi_frame.f_locals["mine"].between
     assert [(at, entry.model) for at, entry in heard.items()] == [
-        ((calendar.aggregation(1), 2), first)
+        ((numbering.aggregation(1), 2), first)
     ]
 
 

@@ -28,7 +28,7 @@ Round 2, rings
 import pytest
 
 from basil.protocol.basil_plus import r_plain_plus
-from basil.protocol.calendar import AGGREGATION, MULTICAST, RING
+from basil.protocol.numbering import AGGREGATION, MULTICAST, RING
 
 from group_helpers import constant, nothing, simulate_groups, times_1000
 from ring_helpers import Quadratic

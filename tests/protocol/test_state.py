@@ -13,7 +13,7 @@ from basil.protocol.inbox import State
 from basil.protocol.memory import Entry, Memory
 from basil.protocol.requests import Arrival
 from basil.protocol.state import kept, restored
-from basil.protocol.turns import Watch
+from basil.protocol.turn_deadline import TurnDeadline
 from basil.record.checkpoint import load, save
 
 
@@ -24,7 +24,7 @@ def filled() -> State:
     stored.insert(Entry(1, 8, x + 1))
     return State(
         stored,
-        Watch(1.0, 7, 2.5),
+        TurnDeadline(1.0, 7, 2.5),
         x,
         x + 2,
         now=3.0,
@@ -50,7 +50,9 @@ def test_a_state_comes_back_from_the_disk(tmp_path: Path) -> None:
     assert [entry.sender for entry in back.stored.entries] == [4, 1]  # the queue's order
     assert (back.newest, back.silent) == (state.newest, state.silent)
     assert back.between[6, 3].step == 1
-    empty = restored(State, kept(State(Memory(1), Watch(1, 0, 0), *[torch.ones(1)] * 2, 0, 0))())
+    empty = restored(
+        State, kept(State(Memory(1), TurnDeadline(1, 0, 0), *[torch.ones(1)] * 2, 0, 0))()
+    )
     assert (empty.newest, empty.between, empty.silent) == ({}, {}, set())
 
 

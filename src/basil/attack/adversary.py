@@ -18,9 +18,9 @@ from basil.learning.layout import Layout
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, tensor_of
 from basil.learning.symmetry import Symmetries
-from basil.protocol.calendar import STAGES, Calendar
 from basil.protocol.drive import Driver
 from basil.protocol.node import Node
+from basil.protocol.numbering import STAGES, Numbering
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
@@ -73,7 +73,7 @@ class Knowledge:
     weights: Callable[[int], Mapping[int, float]] = lambda receiver: {}
     received: Numbers = field(default_factory=_no_numbers)
     private: Numbers = field(default_factory=_no_numbers)
-    calendar: Calendar = field(default_factory=Calendar)
+    numbering: Numbering = field(default_factory=Numbering)
     symmetries: Symmetries = NO_SYMMETRIES
 
 
@@ -131,7 +131,7 @@ def adversary(
                 yield Pretend(request)
                 shape = len(request.models), len(request.batch)
                 answer = Losses(request.models[0].new_zeros(shape))
-            case Send(body=Tensor() as honest) if lies(known.calendar.stage(request.round)):
+            case Send(body=Tensor() as honest) if lies(known.numbering.stage(request.round)):
                 view = View(
                     node=node.id,
                     round=request.round,

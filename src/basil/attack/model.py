@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from basil.attack.check import one_of, positive, slot_of
-from basil.attack.crowd import Crowd
+from basil.attack.distance_cache import DistanceCache
 from basil.attack.view import View, declares
 
 
@@ -45,7 +45,7 @@ def hidden(view: View, *, coordinate: int = -1) -> Tensor:
     """
     assert view.benign is not None
     slot_of(coordinate, view.layout)
-    crowd: Crowd = view.shared.setdefault("crowd", Crowd())
+    crowd: DistanceCache = view.shared.setdefault("crowd", DistanceCache())
     squares = crowd.squared_distances(view.benign)
     r = len(view.benign)
     mean = crowd.models.mean(0)

@@ -10,7 +10,7 @@ from statistics import NormalDist
 from torch import Tensor
 
 from basil.attack.check import not_negative, positive
-from basil.attack.crowd import Crowd
+from basil.attack.distance_cache import DistanceCache
 from basil.attack.view import View, declares
 from basil.errors import UserError
 
@@ -110,6 +110,6 @@ def _benign(view: View) -> Mapping[int, Tensor]:
     return view.benign
 
 
-def _crowd(view: View) -> Crowd:
-    crowd: Crowd = view.shared.setdefault("crowd", Crowd())
+def _crowd(view: View) -> DistanceCache:
+    crowd: DistanceCache = view.shared.setdefault("crowd", DistanceCache())
     return crowd

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from basil.cli.options import logs
 from basil.cli.progress import comparison_bar, on_terminal
-from basil.compare import Case, Outcome, Workshop, run_cases
+from basil.compare import Case, ExecutionSettings, Outcome, run_cases
 from basil.experiment import Machine
 from basil.record.callback import named
 from basil.record.provenance import of_other_code
@@ -20,15 +20,17 @@ def machine(args: argparse.Namespace) -> Machine:
     return Machine(args.device, args.deterministic, args.compile)
 
 
-def workshop(args: argparse.Namespace) -> Workshop:
+def settings(args: argparse.Namespace) -> ExecutionSettings:
     """Where the options say that cases are to be run."""
     for name in logs(args):
         named(name)()  # one that cannot be made is said once, before anything runs
     ray = getattr(args, "engine", "pool") == "ray"
-    return Workshop(machine(args), args.jobs, logs(args), ray, getattr(args, "address", None))
+    return ExecutionSettings(
+        machine(args), args.jobs, logs(args), ray, getattr(args, "address", None)
+    )
 
 
-def carry_out(todo: Sequence[Case], where: Workshop, quiet: bool = False) -> list[Outcome]:
+def carry_out(todo: Sequence[Case], where: ExecutionSettings, quiet: bool = False) -> list[Outcome]:
     """Run all; what became of each, in their order.
 
     Ctrl-C and SIGTERM stop the runs with a checkpoint, and say that the same command goes on.

@@ -15,7 +15,7 @@ import torch
 from basil import data
 from basil.attack import ATTACKS
 from basil.attack.sharing import FAULTS
-from basil.cli.carry_out import carry_out, machine, workshop
+from basil.cli.carry_out import carry_out, machine, settings
 from basil.cli.options import logs
 from basil.cli.progress import on_terminal, run_bar
 from basil.compare import cases
@@ -111,7 +111,7 @@ def compare(args: argparse.Namespace) -> int:
         print(f"warning: {sentence}", file=sys.stderr)
     failed = [
         f"{outcome.case.name}: {outcome.error}"
-        for outcome in carry_out(todo, workshop(args), quiet=args.json)
+        for outcome in carry_out(todo, settings(args), quiet=args.json)
         if outcome.summary is None
     ]
     if failed:

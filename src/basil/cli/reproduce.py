@@ -44,7 +44,7 @@ def add_reproduce(commands: Any) -> None:
 
 def reproduce(args: argparse.Namespace) -> int:
     """basil reproduce FIGURE … | --all | --list"""
-    from basil.cli.carry_out import carry_out, workshop
+    from basil.cli.carry_out import carry_out, settings
     from basil.recipe.figure import figures, load_figure
     from basil.report.reproduction import can_draw, write_reproduction
     from basil.report.reproductions import write_set
@@ -58,7 +58,7 @@ def reproduce(args: argparse.Namespace) -> int:
     if args.seeds < 1:
         raise UserError(f"--seeds {args.seeds}: it must be 1 or more")
     out = Path(args.out or ("runs/paper-quick" if args.quick else "runs/paper"))
-    where = workshop(args)
+    where = settings(args)
     plans = [
         plan_figure(load_figure(name), args.seeds, out, args.quick, args.set) for name in names
     ]

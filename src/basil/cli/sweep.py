@@ -31,7 +31,7 @@ def add_sweep(commands: Any) -> None:
 
 def sweep(args: argparse.Namespace) -> int:
     """basil sweep SWEEP.toml [--engine pool|ray]"""
-    from basil.cli.carry_out import carry_out, workshop
+    from basil.cli.carry_out import carry_out, settings
     from basil.recipe.sweep import load_sweep
     from basil.sweep import sweep_cases, tidy, write_table
 
@@ -42,7 +42,7 @@ def sweep(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out else Path("runs") / Path(args.sweep).stem
     points = load_sweep(args.sweep, args.set)
     todo = sweep_cases(points, out)
-    outcomes = carry_out(todo, workshop(args), quiet=args.json)
+    outcomes = carry_out(todo, settings(args), quiet=args.json)
     rows = tidy(points, outcomes, out)
     tables = write_table(rows, out)
     new, failed = sum(outcome.new for outcome in outcomes), [row for row in rows if row["error"]]

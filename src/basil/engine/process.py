@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from basil.protocol.calendar import RING
 from basil.protocol.drive import Driver
+from basil.protocol.numbering import RING
 from basil.protocol.requests import Arrival, Receive, Request
 
 

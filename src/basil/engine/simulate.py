@@ -18,15 +18,15 @@ from typing import Protocol as Interface
 
 from torch import Tensor
 
-from basil.engine.collector import unhurried_collector
 from basil.engine.deadlines import Deadlines
 from basil.engine.jobs import Jobs
 from basil.engine.process import Absence, Process, Work
+from basil.engine.relaxed_gc import relaxed_gc
 from basil.engine.timing import Timing, size_of
 from basil.learning.compute import Compute
 from basil.learning.pool import Batch
-from basil.protocol.calendar import RING
 from basil.protocol.drive import Driver
+from basil.protocol.numbering import RING
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
@@ -99,7 +99,7 @@ class Simulator:
 
     def run(self) -> bool:
         """To the end (True), or until the observer stops it (False)."""
-        with unhurried_collector():
+        with relaxed_gc():
             return all(self.instants())
 
     def instants(self) -> Iterator[bool]:

@@ -16,7 +16,7 @@ from basil.experiment.options import options_of
 from basil.experiment.participants import Participants
 from basil.learning.batches import draw_batches
 from basil.learning.pool import Batch
-from basil.protocol.calendar import Calendar
+from basil.protocol.numbering import Numbering
 
 Numbers = NDArray[np.int64]
 NONE: Numbers = np.zeros(0, np.int64)
@@ -49,16 +49,16 @@ class NodeData:
         return np.concatenate([self.local[node] for node in self.participants.benign])
 
     @cached_property
-    def calendar(self) -> Calendar:
+    def numbering(self) -> Numbering:
         recipe = self.participants.recipe
-        return Calendar(recipe.laps, joined=recipe.groups > 1)
+        return Numbering(recipe.laps, joined=recipe.groups > 1)
 
     def draw(self, node: int, k: int) -> tuple[Batch, ...]:
         """The batches of a node's turn in round k of its ring."""
         people, recipe = self.participants, self.participants.recipe
         learning = recipe.learning
         return draw_batches(
-            self.samples(node, self.calendar.global_round(k)),
+            self.samples(node, self.numbering.global_round(k)),
             rng.stream(recipe.seed, "node", node, "round", k, "batch"),
             learning.batch,
             learning.local_steps * (len(people.benign) if people.pooled else 1),

@@ -31,7 +31,7 @@ def protocol_of(
         setup.colluders,
         participants.byzantine,
         participants.weights,
-        calendar=setup.calendar,
+        numbering=setup.numbering,
         symmetries=setup.compute.symmetries,
         **samples,
     )

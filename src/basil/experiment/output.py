@@ -8,7 +8,7 @@ from typing import Any
 from basil.engine.process import Work
 from basil.experiment.setup import Setup
 from basil.foreign import whereabouts
-from basil.protocol.calendar import AGGREGATION, MULTICAST
+from basil.protocol.numbering import AGGREGATION, MULTICAST
 from basil.protocol.schemes import RING, RINGS, runs_on
 from basil.recipe import code_of
 from basil.recipe.schema import away_in

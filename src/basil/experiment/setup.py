@@ -16,7 +16,7 @@ from basil.experiment.sharing import Shared
 from basil.learning.compute import Compute
 from basil.learning.pool import Pool
 from basil.learning.schedule import SCHEDULES
-from basil.protocol.calendar import Calendar
+from basil.protocol.numbering import Numbering
 from basil.protocol.rules import RULES, Rule
 from basil.recipe import Recipe
 
@@ -42,8 +42,8 @@ class Setup:
         return self.node_data.participants
 
     @property
-    def calendar(self) -> Calendar:
-        return self.node_data.calendar
+    def numbering(self) -> Numbering:
+        return self.node_data.numbering
 
     @property
     def device(self) -> torch.device:

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from basil.engine.collector import unhurried_collector
 from basil.engine.process import Absence
+from basil.engine.relaxed_gc import relaxed_gc
 from basil.engine.simulate import Observer, Simulator
 from basil.experiment.nodes import protocol_of
 from basil.experiment.output import conclude, facts_of, recorder_of
@@ -49,7 +49,7 @@ class Simulation:
     def run(self, folder: Path, hooks: Hooks = NO_HOOKS, resume: bool = False) -> dict[str, Any]:
         """Simulate, into a new run folder or on from a checkpoint.  Returns the summary."""
         instants = Driver(self.instants(folder, hooks, resume))
-        with run_folder.held(folder), unhurried_collector():
+        with run_folder.held(folder), relaxed_gc():
             for _ in instants:
                 pass
         return instants.result

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from basil.protocol.graph_round import Heard, Step, gossip
+from basil.protocol.graph_round import RoundInput, Step, gossip
 from basil.protocol.node import GraphPlace, Node
 from basil.protocol.requests import Protocol
 
@@ -22,5 +22,5 @@ def centralised(node: Node) -> Protocol:
     return gossip(replace(node, on_graph=GraphPlace()), _train)
 
 
-def _train(heard: Heard) -> Step:
+def _train(heard: RoundInput) -> Step:
     return (yield from heard.train(heard.own))

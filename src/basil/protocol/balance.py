@@ -6,7 +6,7 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.protocol.aggregate import mean_within
-from basil.protocol.graph_round import Heard, Step, gossip, share
+from basil.protocol.graph_round import RoundInput, Step, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 
@@ -22,7 +22,7 @@ def balance(node: Node, *, gamma: float = 0.3, kappa: float = 1.0, alpha: float 
         if value < 0:
             raise UserError(f"scheme.{name} = {value}: it must be 0 or more")
 
-    def scheme(heard: Heard) -> Step:
+    def scheme(heard: RoundInput) -> Step:
         fraction = gamma * math.exp(-kappa * heard.round / node.rounds)
 
         def rule(own: Tensor, models: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ def basil(node: Node) -> Protocol:
 
 def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
     """Lines 7 to 16 for this node, up to this round of its ring."""
-    mine, calendar = inbox.state, inbox.calendar
+    mine, numbering = inbox.state, inbox.numbering
     for k in range(mine.round, rounds + 1):  # line 7
         batches = node.draw(k)  # private, and drawn before the models arrive
         yield from inbox.wait_for_turn(k, batches[0])  # line 8; 15 and 16 for what others send
@@ -33,13 +33,13 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
             mine.stored, k, batches[0], mine.model, mine.rule
         )
         mine.rule = choice.state
-        rate, key = node.rate(calendar.global_round(k)), partial(node.key, k)
+        rate, key = node.rate(numbering.global_round(k)), partial(node.key, k)
         mine.model = mine.passed_on = yield Train(choice.model, batches, rate, key)  # 11, eq. (2)
 
-        over = calendar.ends_laps(k) and not calendar.joined
+        over = numbering.ends_laps(k) and not numbering.joined
         chosen = candidates.senders, choice.selected
-        yield Record(calendar.global_round(k), mine.model, *chosen, last=over)
-        now = yield Send(inbox.receivers(k), calendar.number(k), mine.model)  # line 14
+        yield Record(numbering.global_round(k), mine.model, *chosen, last=over)
+        now = yield Send(inbox.receivers(k), numbering.number(k), mine.model)  # line 14
         yield inbox.end_turn(k, now)
 
 

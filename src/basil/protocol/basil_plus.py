@@ -11,10 +11,10 @@ from torch import Tensor
 
 from basil.learning.promises import Selection, tensor_of
 from basil.protocol.basil import robust_training, undefended
-from basil.protocol.calendar import AGGREGATION, MULTICAST, RING
 from basil.protocol.exchange import Exchange, mixed
 from basil.protocol.inbox import JOINING
 from basil.protocol.node import Node
+from basil.protocol.numbering import AGGREGATION, MULTICAST, RING
 from basil.protocol.requests import Combine, Protocol, Record
 
 
@@ -33,7 +33,7 @@ def basil_plus(node: Node) -> Protocol:
         if mine.stage == JOINING:
             yield from start_from(groups, k - 1)
             mine.stage = RING
-        yield from robust_training(groups.node, inbox, inbox.calendar.last_lap(k))  # Stage 2
+        yield from robust_training(groups.node, inbox, inbox.numbering.last_lap(k))  # Stage 2
         if mine.stage == AGGREGATION:
             yield from aggregate(groups, k)  # Stage 3
         if mine.stage == MULTICAST:
@@ -52,20 +52,20 @@ def aggregate(groups: Exchange, k: int) -> Protocol:
         mine.stage = MULTICAST
         yield groups.inbox.checkpoint()
         return
-    lap, z = groups.calendar.last_lap(k), mine.model
+    lap, z = groups.numbering.last_lap(k), mine.model
     for hop in groups.route.hops:
         sent = groups.call(k, AGGREGATION, hop.source, hop.depth)
         chosen = yield from groups.chosen_of(sent, lap, z, (hop.own, hop.theirs))  # eq. (13)
         z = yield Combine(partial(mixed, z, chosen, hop.own, hop.theirs), averages=1)  # eq. (11)
     mine.stage = MULTICAST
-    yield from groups.send(groups.last(groups.route.target), groups.calendar.aggregation(k), z)
+    yield from groups.send(groups.last(groups.route.target), groups.numbering.aggregation(k), z)
 
 
 def hand_round(groups: Exchange, k: int) -> Protocol:
     """Stage 4: S_1 choose one of the averages over all groups and send it to every U_g."""
     if not groups.hands_round or groups.has_handed_round(k):
         return
-    mine, lap = groups.inbox.state, groups.calendar.last_lap(k)
+    mine, lap = groups.inbox.state, groups.numbering.last_lap(k)
     sent = groups.call(k, AGGREGATION, len(groups.grouping) - 1, groups.grouping.depth + 1)
     z: Tensor | Selection = yield from groups.chosen_of(sent, lap, mine.model)
     yield from groups.send_to_all(k, tensor_of(z))
@@ -77,7 +77,7 @@ def start_from(groups: Exchange, k: int) -> Protocol:
     sent = groups.call(k, MULTICAST, 0, groups.grouping.depth + 2)
     since = sent.until
     if groups.starts:
-        lap = groups.calendar.last_lap(k) + 1  # whose batch the next update will be on, too
+        lap = groups.numbering.last_lap(k) + 1  # whose batch the next update will be on, too
         chosen = yield from groups.chosen_of(sent, lap, mine.model)
         mine.model, since = tensor_of(chosen), mine.now
     groups.begin_laps(k, since)

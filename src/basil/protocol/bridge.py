@@ -1,7 +1,7 @@
 """BRIDGE (Fang, Yang and Bajwa, 2022): robust statistics, coordinate by coordinate."""
 
 from basil.protocol.aggregate import median, trimmed_mean
-from basil.protocol.graph_round import Heard, Step, among, gossip, liars_borne
+from basil.protocol.graph_round import RoundInput, Step, among, byzantine_tolerated, gossip
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 
@@ -13,9 +13,9 @@ def bridge(node: Node, *, trim: int = -1) -> Protocol:
     neighbours are left out, one's own never.  −1: as many as there may be liars (b), but fewer than
     half of the neighbours.
     """
-    liars = liars_borne(node, trim, "trim")
+    liars = byzantine_tolerated(node, trim, "trim")
 
-    def scheme(heard: Heard) -> Step:
+    def scheme(heard: RoundInput) -> Step:
         aside = among(heard, liars)
         mixed = yield from heard.aggregate(lambda own, models: trimmed_mean(own, models, aside))
         return mixed + (yield from heard.update())
@@ -29,7 +29,7 @@ def bridge_median(node: Node) -> Protocol:
     x_i ← median{x_i, x_j} − η ∇f_i(x_i).
     """
 
-    def scheme(heard: Heard) -> Step:
+    def scheme(heard: RoundInput) -> Step:
         mixed = yield from heard.aggregate(median)
         return mixed + (yield from heard.update())
 

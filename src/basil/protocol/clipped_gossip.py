@@ -4,7 +4,7 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.protocol.aggregate import benign_radius, clipped, distances
-from basil.protocol.graph_round import Heard, Step, gossip, liars_borne, share
+from basil.protocol.graph_round import RoundInput, Step, byzantine_tolerated, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 
@@ -20,9 +20,9 @@ def clipped_gossip(node: Node, *, radius: float = 0.0, momentum: float = 0.9) ->
     share(momentum, "momentum")
     if radius < 0:
         raise UserError(f"scheme.radius = {radius}: it must be more than 0, or 0 for its estimate")
-    liars = liars_borne(node, -1, "radius")
+    liars = byzantine_tolerated(node, -1, "radius")
 
-    def scheme(heard: Heard) -> Step:
+    def scheme(heard: RoundInput) -> Step:
         weights = heard.weights
 
         def rule(own: Tensor, models: Tensor) -> Tensor:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from basil.learning.pool import Batch
 from basil.learning.promises import Selection, tensor_of
-from basil.protocol.calendar import AGGREGATION, MULTICAST, RING, Calendar
 from basil.protocol.inbox import JOINING, Inbox
 from basil.protocol.memory import Entry, Memory
 from basil.protocol.node import Node
+from basil.protocol.numbering import AGGREGATION, MULTICAST, RING, Numbering
 from basil.protocol.requests import Arrival, Combine, Protocol, Record, Request, Score, Send
 from basil.topology import Grouping
 
@@ -40,8 +40,8 @@ class Exchange:
         S, reach = (min(count, len(ring) - 1) for count in (place.connectivity, place.reach))
         on_ring = replace(place, ring=ring, connectivity=S, reach=reach)
         self.node = replace(node, on_ring=on_ring)
-        self.calendar = Calendar(groups.laps, joined=len(grouping) > 1)
-        self.inbox = Inbox(self.node, self.calendar)
+        self.numbering = Numbering(groups.laps, joined=len(grouping) > 1)
+        self.inbox = Inbox(self.node, self.numbering)
         self.inbox.elsewhere = self._take_in
         self.passes_on = node.id in self.last(group)  # is in S_g
         self.hands_round = self.passes_on and group == 0  # is in S_1
@@ -76,10 +76,10 @@ class Exchange:
         Other rings may be later than one's own by as much as their silent nodes have cost them: at
         most a patience for each of their turns; and one's own turn is not the last of its lap.
         """
-        calendar, node = self.calendar, self.node
-        turns = (calendar.laps + 1) * self.grouping.largest
+        numbering, node = self.numbering, self.node
+        turns = (numbering.laps + 1) * self.grouping.largest
         wait = turns * node.patience + hops * node.on_rings.hop_patience
-        number = calendar.aggregation(k) if stage == AGGREGATION else calendar.multicast(k)
+        number = numbering.aggregation(k) if stage == AGGREGATION else numbering.multicast(k)
         return Call(k, stage, self.last(group), number, self.inbox.state.turned_at + wait)
 
     def chosen_of(
@@ -132,7 +132,7 @@ class Exchange:
     def _take_in(self, arrival: Arrival, model: Tensor) -> None:
         """Keep a model of another stage, once, if its sender may send one."""
         state, sender, at = self.inbox.state, arrival.sender, (arrival.round, arrival.sender)
-        k, stage = self.calendar.stage(arrival.round)
+        k, stage = self.numbering.stage(arrival.round)
         source = self.grouping.group_of.get(sender, -1)
         if (stage, source) not in self.sources or sender not in self.last(source):
             return
@@ -162,33 +162,33 @@ class Exchange:
 
     def send_to_all(self, k: int, model: Tensor) -> Protocol:
         """To the first nodes of every group, of which this node may be one."""
-        me, number = self.node.id, self.calendar.multicast(k)
+        me, number = self.node.id, self.numbering.multicast(k)
         self.inbox.state.between[number, me] = Entry(me, self._order(me), model)
         receivers = (i for g in range(len(self.grouping)) for i in self.first(g) if i != me)
         yield from self.send(tuple(receivers), number, model)
 
     def has_handed_round(self, k: int) -> bool:
         """Before this node was restarted."""
-        return (self.calendar.multicast(k), self.node.id) in self.inbox.state.between
+        return (self.numbering.multicast(k), self.node.id) in self.inbox.state.between
 
     # -- from round to round ---------------------------------------------------------------------
 
     def begin_laps(self, k: int, since: float) -> None:
         """After global round k Basil begins again, with x^(i,g) in the place of x⁰."""
-        state, calendar = self.inbox.state, self.calendar
+        state, numbering = self.inbox.state, self.numbering
         state.stored = self.inbox.memory(state.model)
         state.watch = self.inbox.watch(state.round, since)
-        rounds = {i: calendar.ring_round(a.round) or 0 for i, a in state.early.items()}
+        rounds = {i: numbering.ring_round(a.round) or 0 for i, a in state.early.items()}
         state.early = {i: a for i, a in state.early.items() if rounds[i] >= state.round}
-        over = calendar.multicast(k)
+        over = numbering.multicast(k)
         state.between = {at: e for at, e in state.between.items() if at[0] > over}
 
     def rejoin(self, k: int) -> Protocol:
         """In global round k; the first nodes of a ring still hear the multicast before it."""
-        state, first = self.inbox.state, self.calendar.last_lap(k - 1) + 1
-        state.stage = JOINING if self.calendar.joined and k > 1 else RING
+        state, first = self.inbox.state, self.numbering.last_lap(k - 1) + 1
+        state.stage = JOINING if self.numbering.joined and k > 1 else RING
         state.between.clear()
-        state.number = self.calendar.number(first)
+        state.number = self.numbering.number(first)
         yield from self.inbox.rejoin(first)
 
 

@@ -1,7 +1,7 @@
 """G-plain (§VI-A): the graph without a defence."""
 
 from basil.protocol.aggregate import weighted_mean
-from basil.protocol.graph_round import Heard, Step, gossip
+from basil.protocol.graph_round import RoundInput, Step, gossip
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 
@@ -13,7 +13,7 @@ def g_plain(node: Node) -> Protocol:
     paper's mean.  One neighbour that sends NaN breaks it, and through it everybody.
     """
 
-    def scheme(heard: Heard) -> Step:
+    def scheme(heard: RoundInput) -> Step:
         mixed = yield from heard.aggregate(
             lambda own, models: weighted_mean(own, models, heard.weights)
         )

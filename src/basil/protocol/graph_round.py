@@ -38,7 +38,7 @@ Step: TypeAlias = Generator[Request, Any, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class RoundInput:
     """What a node has when the models of a round are in."""
 
     node: Node
@@ -103,7 +103,7 @@ class Heard:
         return made
 
 
-Scheme: TypeAlias = Callable[[Heard], Step]
+Scheme: TypeAlias = Callable[[RoundInput], Step]
 
 
 def gossip(node: Node, scheme: Scheme) -> Protocol:
@@ -151,7 +151,7 @@ class GraphMember:
         senders = tuple(sorted(here))
         bodies = tuple(here[j] for j in senders)
         memory = state.memory.copy()
-        heard = Heard(self.node, k, state.model, senders, bodies, batches, memory)
+        heard = RoundInput(self.node, k, state.model, senders, bodies, batches, memory)
         state.model = yield from self.scheme(heard)
         state.memory = memory
         yield Record(k, state.model)
@@ -187,7 +187,7 @@ class GraphMember:
         return here
 
 
-def liars_borne(node: Node, given: int, option: str) -> int:
+def byzantine_tolerated(node: Node, given: int, option: str) -> int:
     """How many neighbours a rule sets aside: what the recipe says, or (−1) b, as far as it can.
 
     Fewer than half of the neighbours: more would leave nothing.  (Where some are silent, fewer than
@@ -203,7 +203,7 @@ def liars_borne(node: Node, given: int, option: str) -> int:
     return min(node.on_graph.byzantine, most) if given < 0 else given
 
 
-def among(heard: Heard, liars: int) -> int:
+def among(heard: RoundInput, liars: int) -> int:
     """How many of those that speak are set aside."""
     return min(liars, max(0, (len(heard.senders) - 1) // 2))
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection
-from basil.protocol.calendar import AGGREGATION, MULTICAST, RING, Calendar
 from basil.protocol.memory import INITIAL, Entry, Memory
 from basil.protocol.node import Node
+from basil.protocol.numbering import AGGREGATION, MULTICAST, RING, Numbering
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
@@ -25,9 +25,9 @@ from basil.protocol.requests import (
     Score,
     Send,
 )
-from basil.protocol.rules import Candidates, Choice, Deliberation, Rule
+from basil.protocol.rules import Candidates, Choice, Rule, RuleGenerator
 from basil.protocol.state import kept, restored
-from basil.protocol.turns import Watch
+from basil.protocol.turn_deadline import TurnDeadline
 
 JOINING = "joining"  # Basil+: a returned node that waits for the multicast of the round before
 
@@ -37,7 +37,7 @@ class State:
     """All that a node on a ring remembers; rounds are those of its ring.  A checkpoint holds it."""
 
     stored: Memory  # StoredModels
-    watch: Watch
+    watch: TurnDeadline
     model: Tensor  # this node's own last model
     passed_on: Tensor  # what it sent in its last turn
     now: float  # the latest time it knows of
@@ -58,14 +58,14 @@ class State:
 class Inbox:
     """One node's mail on its ring.
 
-    Where the ring is one of several, `calendar` says how their rounds are numbered between nodes,
+    Where the ring is one of several, `numbering` says how their rounds are numbered between nodes,
     and `elsewhere` takes in the models of other stages.
     """
 
-    def __init__(self, node: Node, calendar: Calendar | None = None) -> None:
+    def __init__(self, node: Node, numbering: Numbering | None = None) -> None:
         self.node, place = node, node.on_ring
         self.ring = place.ring
-        self.calendar = calendar or Calendar()
+        self.numbering = numbering or Numbering()
         self.rule: Rule = place.rule or _nearest
         self.scores = place.rule is not None
         self.predecessors = frozenset(self.ring.behind(node.id, place.reach))
@@ -83,16 +83,16 @@ class Inbox:
         stored.insert(Entry(INITIAL, -1, first))
         return stored
 
-    def watch(self, k: int, since: float) -> Watch:
+    def watch(self, k: int, since: float) -> TurnDeadline:
         """Round k of the ring may begin."""
         first_step = self.ring.step(k, self.ring.order[0])
-        return Watch(self.node.patience, first_step - 1, since)
+        return TurnDeadline(self.node.patience, first_step - 1, since)
 
     @property
     def global_round(self) -> int:
         """Of the rounds of several rings; on one ring simply the round that comes next."""
         laps_over = self.state.stage in (AGGREGATION, MULTICAST)
-        return self.calendar.global_round(self.state.round) - laps_over
+        return self.numbering.global_round(self.state.round) - laps_over
 
     # -- a turn ----------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Inbox:
 
     def receivers(self, k: int) -> tuple[int, ...]:
         """The next S; in the last lap those whose turn is to come: the next starts elsewhere."""
-        if not (self.calendar.joined and self.calendar.ends_laps(k)):
+        if not (self.numbering.joined and self.numbering.ends_laps(k)):
             return self.successors
         place = self.ring.position
         return tuple(i for i in self.successors if place[i] > place[self.node.id])
@@ -134,9 +134,9 @@ class Inbox:
         """A model has been sent in round k: remember that."""
         state = self.state
         state.watch.hear(self.ring.step(k, self.node.id), now)
-        state.round, state.turned, state.number = k + 1, k, self.calendar.number(k)
+        state.round, state.turned, state.number = k + 1, k, self.numbering.number(k)
         state.now = state.turned_at = now
-        if self.calendar.joined and self.calendar.ends_laps(k):
+        if self.numbering.joined and self.numbering.ends_laps(k):
             state.stage = AGGREGATION
         return self.checkpoint()
 
@@ -165,7 +165,7 @@ class Inbox:
         return True
 
     def take_in(self, arrival: Arrival, model: Tensor, step: int) -> None:
-        if self.calendar.joined and self.calendar.stage(arrival.round)[1] != RING:
+        if self.numbering.joined and self.numbering.stage(arrival.round)[1] != RING:
             self.elsewhere(arrival, model)
         else:
             self._insert(arrival, model, step)
@@ -177,7 +177,7 @@ class Inbox:
         come from a turn after mine waits until mine is over.
         """
         state, sender = self.state, arrival.sender
-        ring_round = self.calendar.ring_round(arrival.round)
+        ring_round = self.numbering.ring_round(arrival.round)
         if sender not in self.predecessors or ring_round is None:
             return
         step = self.ring.step(ring_round, sender)
@@ -198,9 +198,9 @@ class Inbox:
         state = self.state
         state.round = first_round
         others = tuple(i for i in self.ring.order if i != self.node.id)
-        now = yield Send(others, self.calendar.number(first_round), Rejoin())
+        now = yield Send(others, self.numbering.number(first_round), Rejoin())
         lap_before = self.ring.step(first_round - 1, self.ring.order[0])
-        state.watch = Watch(self.node.patience, lap_before, now)
+        state.watch = TurnDeadline(self.node.patience, lap_before, now)
         state.now = state.turned_at = now
         yield self.checkpoint()
 
@@ -212,14 +212,14 @@ class Inbox:
         state = self.state
         if returned not in self.successors or state.served.get(returned) == state.round:
             return
-        number = self.calendar.number(state.turned)
+        number = self.numbering.number(state.turned)
         if state.turned and state.number == number:
             state.served[returned] = state.round
             yield Send((returned,), number, state.passed_on)
             yield self.checkpoint()
 
 
-def _nearest(candidates: Candidates) -> Deliberation:
+def _nearest(candidates: Candidates) -> RuleGenerator:
     yield from ()
     nearest = Selection(candidates.models, 0)
     return Choice(nearest, nearest)

@@ -1,7 +1,7 @@
 """MoNNA (Farhadkhani et al., 2023): nearest-neighbour averaging with local momentum."""
 
 from basil.protocol.aggregate import nearest_mean
-from basil.protocol.graph_round import Heard, Step, among, gossip, liars_borne, share
+from basil.protocol.graph_round import RoundInput, Step, among, byzantine_tolerated, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 
@@ -12,10 +12,10 @@ def nna(node: Node, *, discard: int = -1, momentum: float = 0.9) -> Protocol:
     x_i ← mean of x_i and the m − f nearest of m neighbours, then a step along the local momentum.
     `discard` is f; −1: as many as there may be liars (b), but fewer than half of the neighbours.
     """
-    liars = liars_borne(node, discard, "discard")
+    liars = byzantine_tolerated(node, discard, "discard")
     share(momentum, "momentum")
 
-    def scheme(heard: Heard) -> Step:
+    def scheme(heard: RoundInput) -> Step:
         keep = len(heard.senders) - among(heard, liars)
         mixed = yield from heard.aggregate(
             lambda own, models: nearest_mean(own, models, keep), distances=True

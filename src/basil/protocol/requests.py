@@ -18,7 +18,7 @@ from torch import Tensor
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Pick, Selection
 from basil.protocol.basket import Basket
-from basil.protocol.calendar import RING
+from basil.protocol.numbering import RING
 
 
 @dataclass(frozen=True, slots=True)

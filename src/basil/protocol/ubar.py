@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from basil.protocol.aggregate import distances, mean_of_better
-from basil.protocol.graph_round import Heard, Step, gossip, share
+from basil.protocol.graph_round import RoundInput, Step, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Combine, Protocol, ScoreAll
 
@@ -26,7 +26,7 @@ def ubar(node: Node, *, keep_fraction: float = 0.33, alpha: float = 0.5) -> Prot
     share(alpha, "alpha")
     keep = max(1, int(keep_fraction * len(node.on_graph.neighbours)))
 
-    def scheme(heard: Heard) -> Step:
+    def scheme(heard: RoundInput) -> Step:
         own = heard.own
         if not heard.senders:
             return (yield from heard.train(own))

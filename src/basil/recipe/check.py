@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from basil.errors import UserError
-from basil.protocol.calendar import RING, STAGES
+from basil.protocol.numbering import RING, STAGES
 from basil.protocol.schemes import RINGS, runs_on
 from basil.recipe.schema import MEASURED, Event, Recipe, away_in
 

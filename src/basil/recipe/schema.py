@@ -9,7 +9,7 @@ from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
-from basil.protocol.calendar import RING, STAGES
+from basil.protocol.numbering import RING, STAGES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import RINGS, SCHEMES, runs_on
 from basil.table import Table

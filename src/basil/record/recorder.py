@@ -12,7 +12,7 @@ from typing import Any, Protocol, TextIO
 from torch import Tensor
 
 from basil.learning.promises import Promise, Selection
-from basil.protocol.calendar import RING
+from basil.protocol.numbering import RING
 from basil.protocol.requests import Record
 from basil.record import checkpoint
 from basil.record.callback import Callback

@@ -10,7 +10,7 @@ from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, decide, tensor_of
 from basil.protocol.memory import Entry
 from basil.protocol.requests import Combine, Score, Select
-from basil.protocol.rules import RULES, Candidates, Choice, Deliberation
+from basil.protocol.rules import RULES, Candidates, Choice, RuleGenerator
 from basil.protocol.schemes import POOL, SCHEMES, runs_on
 from basil.testing.runs import check_runs, must
 
@@ -25,7 +25,7 @@ USABLE: list[tuple[list[list[float]], set[int]]] = [
 """Losses of candidates, and which may be chosen; the number after the last is one's own."""
 
 
-def answered(steps: Deliberation, own: Sequence[float] = ()) -> Choice:
+def answered(steps: RuleGenerator, own: Sequence[float] = ()) -> Choice:
     """Let a rule decide; the plain path answers, and `own` are the losses of one's own model.
 
     Without them it is garbage, which no rule may choose for its losses.
@@ -49,7 +49,7 @@ def answered(steps: Deliberation, own: Sequence[float] = ()) -> Choice:
         return choice
 
 
-def chosen(rule: Callable[..., Deliberation], losses: list[list[float]], **options: Any) -> Choice:
+def chosen(rule: Callable[..., RuleGenerator], losses: list[list[float]], **options: Any) -> Choice:
     """What a rule chooses among models (0, 0), (1, 1), … with these losses; its own is (−1, −1)."""
     entries = [Entry(i, 100 - i, torch.full((2,), float(i))) for i in range(len(losses))]
     promises = [Losses(torch.tensor(row)) for row in losses]
@@ -57,7 +57,7 @@ def chosen(rule: Callable[..., Deliberation], losses: list[list[float]], **optio
     return answered(rule(Candidates(entries, promises, OWN, batch), **options))
 
 
-def check_choices(rule: Callable[..., Deliberation], **options: Any) -> None:
+def check_choices(rule: Callable[..., RuleGenerator], **options: Any) -> None:
     """It chooses among what is usable, whatever garbage the others have sent."""
     for losses, usable in USABLE:
         choice = chosen(rule, losses, **options)

@@ -7,13 +7,13 @@ are all alike, never sees this.  A twin waits for it.
 
 from collections.abc import Callable
 
-from basil.protocol.calendar import Calendar
+from basil.protocol.numbering import Numbering
 from basil.protocol.requests import Arrival
 from basil.topology import Ring
 
 
 def in_ring_order(
-    ring: Ring, node: int, reach: int, given: dict[int, int], calendar: Calendar
+    ring: Ring, node: int, reach: int, given: dict[int, int], numbering: Numbering
 ) -> Callable[[Arrival], bool]:
     """Of an arrival: is a predecessor's model missing that was sent before it?
 
@@ -25,15 +25,15 @@ def in_ring_order(
 
     def lap(number: int) -> int:
         """The latest round of the ring up to this number."""
-        k, _ = calendar.stage(number)
-        return calendar.ring_round(number) or calendar.last_lap(k)
+        k, _ = numbering.stage(number)
+        return numbering.ring_round(number) or numbering.last_lap(k)
 
     def hold(arrival: Arrival) -> bool:
-        k = calendar.ring_round(arrival.round)
+        k = numbering.ring_round(arrival.round)
         if k is None or arrival.sender not in ring.position:
             return False
         # Rings that are joined begin anew in every global round: nothing of the last lap counts.
-        first = calendar.last_lap(calendar.global_round(k) - 1) + 1 if calendar.joined else 1
+        first = numbering.last_lap(numbering.global_round(k) - 1) + 1 if numbering.joined else 1
         step = ring.step(k, arrival.sender)
         for other in predecessors:
             earlier = step - ring.distance(other, arrival.sender)

@@ -294,8 +294,8 @@ class Peer:
                 self.participants.ring_of(self.node),
                 len(self.participants.weights(self.node)),
             )
-            calendar = self.setup.calendar
-            self.inbox.hold = in_ring_order(ring, self.node, reach, self.inbox.given, calendar)
+            numbering = self.setup.numbering
+            self.inbox.hold = in_ring_order(ring, self.node, reach, self.inbox.given, numbering)
         engine.patience = Patience(
             self.clock,
             self.setup.patience,
@@ -325,7 +325,7 @@ class Peer:
 
     def _round_of(self, number: int) -> int:
         """The round that a message belongs to, by the number that it carries."""
-        return self.setup.calendar.stage(number)[0] if number > 0 else 0
+        return self.setup.numbering.stage(number)[0] if number > 0 else 0
 
     def _was_due(self, sender: int, number: int, mine: int) -> bool:
         if self.participants.graph is not None:

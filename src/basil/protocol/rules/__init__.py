@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from basil.protocol.rules.contract import Candidates, Choice, Deliberation, Rule
+from basil.protocol.rules.contract import Candidates, Choice, Rule, RuleGenerator
 from basil.protocol.rules.freshest import freshest
 from basil.protocol.rules.lowest import lowest_loss, newest
 from basil.protocol.rules.trust import trust
 from basil.table import Table
 
-__all__ = ["RULES", "Candidates", "Choice", "Deliberation", "Rule", "lowest_loss"]
+__all__ = ["RULES", "Candidates", "Choice", "Rule", "RuleGenerator", "lowest_loss"]
 
-RULES: Table[Callable[..., Deliberation]] = Table(
+RULES: Table[Callable[..., RuleGenerator]] = Table(
     "rule",
     {
         "lowest-loss": lowest_loss,

@@ -38,7 +38,7 @@ class Candidates:
         """Who sent each candidate, and last oneself; None for x⁰ and for oneself."""
         return (*(None if e.sender == INITIAL else e.sender for e in self.entries), None)
 
-    def choose(self, pick: Pick, own: Losses | None = None) -> "Deliberation":
+    def choose(self, pick: Pick, own: Losses | None = None) -> "RuleGenerator":
         """Go on from the candidate that is picked; from one's own model if it is garbage.
 
         With the losses of one's own model the pick sees them as the last row, and may name it.
@@ -59,5 +59,5 @@ class Choice:
     state: dict[str, Any] = field(default_factory=dict)
 
 
-Deliberation: TypeAlias = Generator[Score | Select | Combine, Any, Choice]
-Rule: TypeAlias = Callable[[Candidates], Deliberation]
+RuleGenerator: TypeAlias = Generator[Score | Select | Combine, Any, Choice]
+Rule: TypeAlias = Callable[[Candidates], RuleGenerator]

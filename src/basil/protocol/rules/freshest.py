@@ -6,11 +6,11 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.protocol.requests import Score
-from basil.protocol.rules.contract import Candidates, Deliberation
+from basil.protocol.rules.contract import Candidates, RuleGenerator
 from basil.protocol.rules.noise import above_the_lowest, first
 
 
-def freshest(candidates: Candidates, *, z: float = 1.0, anchor: bool = True) -> Deliberation:
+def freshest(candidates: Candidates, *, z: float = 1.0, anchor: bool = True) -> RuleGenerator:
     """The nearest predecessor's model whose loss is within z standard errors of the lowest.
 
     j* = the nearest j with mean_i(ℓ_ij − ℓ_i*) ≤ z · sd_i(ℓ_ij − ℓ_i*) / √B, where * is the model

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from basil.protocol.rules.contract import Candidates, Deliberation
+from basil.protocol.rules.contract import Candidates, RuleGenerator
 
 
-def lowest_loss(candidates: Candidates) -> Deliberation:
+def lowest_loss(candidates: Candidates) -> RuleGenerator:
     """argmin over the stored models of the mean loss on this round's batch (Def. 1, eq. 3).
 
     A tie goes to the nearest predecessor, whose model has seen the most updates.
@@ -13,7 +13,7 @@ def lowest_loss(candidates: Candidates) -> Deliberation:
     return (yield from candidates.choose(_lowest))
 
 
-def newest(candidates: Candidates) -> Deliberation:
+def newest(candidates: Candidates) -> RuleGenerator:
     """The nearest predecessor's model whatever its loss: no defence beyond refusing garbage."""
     return (yield from candidates.choose(_first_finite))
 

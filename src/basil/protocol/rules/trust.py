@@ -12,7 +12,7 @@ from torch import Tensor
 from basil.errors import UserError
 from basil.learning.promises import chosen, means_of, stacked, tensor_of
 from basil.protocol.requests import Combine, Score
-from basil.protocol.rules.contract import Candidates, Choice, Deliberation
+from basil.protocol.rules.contract import Candidates, Choice, RuleGenerator
 from basil.protocol.rules.freshest import non_negative
 from basil.protocol.rules.lineage import lineage
 from basil.protocol.rules.noise import above_the_lowest, column, excess, first
@@ -30,7 +30,7 @@ def trust(
     learnt: float = 0.1,
     far: float = 2.0,
     c: float = 1.0,
-) -> Deliberation:
+) -> RuleGenerator:
     """Of the models near the lowest loss the one with most turns in it, pulled towards one's own.
 
     Near: its losses exceed those of the lowest by at most τ_j, and one's own last model's by at

@@ -12,7 +12,7 @@ import torch
 
 from basil import worker
 from basil.compare import _shares, cases
-from basil.engine.together import together as by_turns
+from basil.engine.round_robin import round_robin as by_turns
 from basil.experiment import Machine, Simulation, set_up
 from basil.recipe import parse, to_tree
 from basil.worker import run_tasks

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def unhurried_collector() -> Iterator[None]:
+def relaxed_gc() -> Iterator[None]:
     """Look for garbage more rarely, and not among what was there before.
 
     A turn makes hundreds of small objects, nearly all of which go without the collector's help.  At

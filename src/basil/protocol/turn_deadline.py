@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Watch:
+class TurnDeadline:
     """The latest turn that this node has heard of, and when it heard."""
 
     patience: float

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-class Crowd:
+class DistanceCache:
     """The models that omniscient attackers watch, and their squared distances.
 
     Between two Byzantine turns one or two benign nodes have moved; only their rows are computed

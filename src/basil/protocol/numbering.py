@@ -19,7 +19,7 @@ STAGES: Final = (RING, AGGREGATION, MULTICAST)
 
 
 @dataclass(frozen=True)
-class Calendar:
+class Numbering:
     """`laps`: τ, rounds of a ring in a global round.  `joined`: are there other rings?"""
 
     laps: int = 1

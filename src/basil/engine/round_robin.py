@@ -8,13 +8,13 @@ from itertools import islice
 
 import torch
 
-from basil.engine.collector import unhurried_collector
+from basil.engine.relaxed_gc import relaxed_gc
 
 STRETCH = 0.005  # seconds: some twenty turns of a ring, so that changing over costs nothing
 AT_ONCE = 32  # rings that keep a GPU busy, in however many processes
 
 
-def together(
+def round_robin(
     runs: Iterable[Iterator[bool]], device: torch.device, at_once: int = AT_ONCE
 ) -> Iterator[None]:
     """Let each go on for a stretch, again and again, until all have ended; yields in between.
@@ -25,7 +25,7 @@ def together(
     """
     waiting = iter(runs)
     at_work = list(zip(_lanes(device, at_once), waiting, strict=False))
-    with unhurried_collector():
+    with relaxed_gc():
         while at_work:
             going_on = []
             for lane, run in at_work:
