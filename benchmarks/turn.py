@@ -70,27 +70,27 @@ def measure(device: str, connectivity: int = 10, batch: int = 80) -> dict[str, A
     found: dict[str, Any] = {}
     twins: list[float] = []
     for name, compiled in ways:
-        for liars in (0, 33):
+        for byzantine in (0, 33):
             ours = []
             for _ in range(3):
                 twins.append(twin_seconds(connectivity, batch, device, 12))
-                ours.append(_ours(device, connectivity, batch, liars, compiled))
-            found[f"{name}, {liars} liars"] = float(np.median(ours))
+                ours.append(_ours(device, connectivity, batch, byzantine, compiled))
+            found[f"{name}, {byzantine} Byzantine"] = float(np.median(ours))
     twin = float(np.median(twins))
     floor = 1e3 * FORWARD_FLOPS * batch * (connectivity + 3) / matmul_rate(device)
     ratios = {f"{name}, to twin": ms / (1e3 * twin) for name, ms in found.items()}
     return {**found, "twin": 1e3 * twin, "floor": floor, **ratios}
 
 
-def _ours(device: str, connectivity: int, batch: int, liars: int, compiled: bool) -> float:
+def _ours(device: str, connectivity: int, batch: int, byzantine: int, compiled: bool) -> float:
     rounds, warm_up = (20, 600) if device == "cuda" else (2, 40)
     experiment = ring(
-        byzantine=liars,
+        byzantine=byzantine,
         connectivity=connectivity,
         batch=batch,
         rounds=rounds,
         device=device,
-        attack="gaussian" if liars else "none",
+        attack="gaussian" if byzantine else "none",
         data=_DATA,
         compiled=compiled,
         reuse=_BESIDE.get(compiled),

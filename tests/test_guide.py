@@ -7,6 +7,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -122,11 +123,13 @@ def test_every_command_is_one(page: Path, monkeypatch: pytest.MonkeyPatch) -> No
         if words[1:] in ([], ["up"]):
             continue  # `basil compare`: the name of a command
         args = parser().parse_args(words)
+        home = import_module(getattr(args, "home", "basil.cli.commands"))
+        assert callable(getattr(home, args.command))
         recipe = getattr(args, "recipe", None)
         if args.command in {"run", "compare"} and recipe and "/" not in recipe:
             if recipe.endswith(".toml") or page.name == "extending.md":
                 continue  # of the reader's own: the tutorial's is run below, others in extending/
-            load(recipe, args.set)
+            assert load(recipe, args.set).ring.nodes > 0
 
 
 def small(words: list[str]) -> bool:

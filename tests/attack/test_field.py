@@ -76,8 +76,8 @@ def test_z_by_hand() -> None:
     assert largest_z(50, 24) == pytest.approx(1.426, abs=1e-3)
     assert all(math.isfinite(largest_z(n, m)) for n in range(2, 12) for m in range(1, n))
     benign = models(21, 0)
-    liars = frozenset(range(9))
-    by_formula = lie("alie", view(benign=benign, colluders=liars))
+    byzantine = frozenset(range(9))
+    by_formula = lie("alie", view(benign=benign, colluders=byzantine))
     assert torch.equal(by_formula, lie("alie", view(benign=benign), z=largest_z(30, 9)))
 
 
@@ -155,11 +155,11 @@ def test_dissensus_by_hand() -> None:
 def test_dissensus_cancels_gossip(r: int, b: int, seed: int) -> None:
     """With ε = 1 a gossip average Σ_k W_jk (x_k − x_j) over all neighbours is zero for every j."""
     benign = dict(enumerate(models(r, seed), start=10))
-    liars = frozenset(range(1, b + 1))
+    byzantine = frozenset(range(1, b + 1))
     draw = rng.stream(seed, "weights")
-    names = (*benign, *liars)
+    names = (*benign, *byzantine)
     weights = {j: {k: float(draw.uniform(0.1, 1)) for k in names if k != j} for j in benign}
-    seen = view(benign=benign, receivers=tuple(benign), colluders=liars, weights=weights)
+    seen = view(benign=benign, receivers=tuple(benign), colluders=byzantine, weights=weights)
     lies = ATTACKS["dissensus"](seen)
     assert isinstance(lies, dict)
     for j, x in benign.items():

@@ -35,35 +35,37 @@ def gossip(node: Node) -> Protocol:
         model = torch.stack(heard).mean(0)
 
 
-def simulate(liars: frozenset[int], attack: str = "dissensus") -> dict[int, list[float]]:
+def simulate(byzantine: frozenset[int], attack: str = "dissensus") -> dict[int, list[float]]:
     """What each benign node has trained in each round."""
     compute = Quadratic((1.0, 2.0, 3.0, 4.0, 5.0), x0=0.0).compute()
     shared: dict[str, Any] = {}
 
     def start(node: int, now: float, state: Any, rejoin_round: int | None) -> Protocol:
         place = plain_node(node, compute, ring=Ring(range(NODES)), rounds=ROUNDS)
-        if node not in liars:
+        if node not in byzantine:
             return gossip(place)
         options = ATTACKS.options(attack)
         everybody = dict.fromkeys(range(NODES), 1 / NODES)
-        known = Knowledge(compute.layout, 0, shared, liars, lambda j: everybody)
+        known = Knowledge(compute.layout, 0, shared, byzantine, lambda j: everybody)
         return adversary(place, gossip, ArmedAttack(ATTACKS[attack], options), known)
 
     witness = Witness()
-    flags = {node: node in liars for node in range(NODES)}
+    flags = {node: node in byzantine for node in range(NODES)}
     assert Simulator(flags, start, compute, Timing(0.001, 0.002, 100.0), witness).run()
     return {
-        n: [t.value for t in witness.turns if t.node == n] for n in range(NODES) if n not in liars
+        n: [t.value for t in witness.turns if t.node == n]
+        for n in range(NODES)
+        if n not in byzantine
     }
 
 
-@pytest.mark.parametrize("liars", [{0}, {2}, {4}, {0, 3}])
-def test_dissensus_keeps_everybody_to_himself(liars: set[int]) -> None:
+@pytest.mark.parametrize("byzantine", [{0}, {2}, {4}, {0, 3}])
+def test_dissensus_keeps_everybody_to_himself(byzantine: set[int]) -> None:
     """With ε = 1 an average moves nobody: each node goes on from what it trained itself.
 
     That needs the liars to see what all the others send in this very round, whoever comes first.
     """
-    for node, values in simulate(frozenset(liars)).items():
+    for node, values in simulate(frozenset(byzantine)).items():
         x, alone = 0.0, []
         for _ in range(ROUNDS):  # ½ the way to its own number a_i = i + 1 each time
             x += 0.5 * (node + 1 - x)

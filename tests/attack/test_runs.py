@@ -83,8 +83,8 @@ def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -
             continue
         behind = lab.participants.ring.behind(j, lab.recipe.reach)
         friends = [then[k] for k in behind if k not in lab.participants.byzantine]
-        liars = sum(k in lab.participants.byzantine for k in behind)
-        expected = then[j] - sum(x - then[j] for x in friends) / liars  # type: ignore[operator]
+        byzantine = sum(k in lab.participants.byzantine for k in behind)
+        expected = then[j] - sum(x - then[j] for x in friends) / byzantine  # type: ignore[operator]
         torch.testing.assert_close(body, expected, atol=1e-5, rtol=1e-4)
         checked += 1
     assert checked > 10

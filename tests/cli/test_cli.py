@@ -68,16 +68,16 @@ def test_a_run_leaves_what_is_promised(basil, tiny):
 def test_selections_are_one_row_for_each_turn_and_the_summary_counts_them(basil, tiny):
     summary = basil("run", "tiny.toml", "--out", "here", "--json").json
     facts = json.loads((tiny / "here/run.json").read_text())
-    order, liars = facts["order"], set(facts["byzantine"])
+    order, byzantine = facts["order"], set(facts["byzantine"])
     rows = list(csv.DictReader((tiny / "here/selections.csv").read_text().splitlines()))
     turns = [(int(row["round"]), int(row["node"])) for row in rows]
     assert turns == [(k, node) for k in range(1, 5) for node in order]
-    assert all((int(row["node"]) in liars) == (row["byzantine"] == "1") for row in rows)
+    assert all((int(row["node"]) in byzantine) == (row["byzantine"] == "1") for row in rows)
 
     benign = [row for row in rows if row["byzantine"] == "0"]
     before = {node: str(order[place - 1]) for place, node in enumerate(order)}
     nearest = sum(row["chosen"] == before[int(row["node"])] for row in benign)
-    lies = sum(row["chosen"] != "" and int(row["chosen"]) in liars for row in benign)
+    lies = sum(row["chosen"] != "" and int(row["chosen"]) in byzantine for row in benign)
     assert summary["selection"]["nearest"] == nearest / len(benign)
     assert summary["selection"]["byzantine"] == lies / len(benign)
 

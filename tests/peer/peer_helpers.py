@@ -188,17 +188,9 @@ class Victim:
         return facts
 
 
-def pack(
-    body: Body,
-    stage: str,
-    round: int,
-    identity: Identity,
-    roster: Roster,
-    layout: Layout,
-    rows: Rows | None = None,
-) -> tuple[Manifest, bytes]:
-    """A signed manifest and the body's bytes."""
-    manifest, chunks = pack_chunks(body, stage, round, identity, roster, layout, rows)
+def pack(*args: Any) -> tuple[Manifest, bytes]:
+    """A signed manifest and the body's bytes; arguments as for `pack_chunks`."""
+    manifest, chunks = pack_chunks(*args)
     return manifest, b"".join(piece for chunk in chunks for piece in chunk)
 
 

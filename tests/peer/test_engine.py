@@ -51,7 +51,7 @@ class Life:
         self.post_crashes_after = -1
         clock = Clock()
         self.inbox = Inbox(clock, folder / "arrivals")
-        self.engine = Engine(self.inbox, self._post, self.compute, liars=2)  # all comes at once
+        self.engine = Engine(self.inbox, self._post, self.compute, byzantine=2)  # all comes at once
         self.disk = Disk(folder / "checkpoint.safetensors", self.engine)
         if self.disk.path.exists():
             self.engine.restore(checkpoint.load(self.disk.path))
@@ -197,7 +197,7 @@ def test_a_node_that_the_others_have_left_behind_is_told_so(tmp_path: Path) -> N
     clock = Clock()
     clock.set_pace(1.0)
     inbox = Inbox(clock)
-    engine = Engine(inbox, lambda send: None, Quadratic((0.0,), 0.0).compute(), liars=1)
+    engine = Engine(inbox, lambda send: None, Quadratic((0.0,), 0.0).compute(), byzantine=1)
 
     def protocol(k: int) -> Generator[Any, Any, None]:
         yield Checkpoint(k, dict)
@@ -222,7 +222,7 @@ def test_a_sender_that_is_first_heard_while_a_node_looks_about_it_disturbs_nothi
         return number
 
     engine = Engine(
-        inbox, lambda send: None, Quadratic((0.0,), 0.0).compute(), round_of=another, liars=1
+        inbox, lambda send: None, Quadratic((0.0,), 0.0).compute(), round_of=another, byzantine=1
     )
 
     def protocol() -> Generator[Any, Any, int]:

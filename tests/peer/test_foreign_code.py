@@ -45,9 +45,9 @@ def ring(
 
 
 def test_a_ring_carries_out_what_a_file_says(ring: Ring) -> None:
-    liars = set_up(parse(RECIPE)).participants.byzantine
+    byzantine = set_up(parse(RECIPE)).participants.byzantine
     for i in range(ring.nodes):
-        ring.start(i, *(["--attack", "mine.py:upside_down"] * (i in liars)))
+        ring.start(i, *(["--attack", "mine.py:upside_down"] * (i in byzantine)))
     assert set(ring.wait().values()) == {0}, ring.story(range(ring.nodes))
 
 

@@ -70,7 +70,7 @@ def test_patience_has_a_floor() -> None:
 
 
 def test_patience_grows_when_more_than_b_nodes_were_given_up_wrongly_and_shrinks_again() -> None:
-    patience = Patience(Clock(), 1.0, turn=1.0, factor=2.0, liars=1)
+    patience = Patience(Clock(), 1.0, turn=1.0, factor=2.0, byzantine=1)
     patience.wrong(4, 7)
     patience.wrong(4, 8)  # the same one again: it is slow, or lies
     assert patience.seconds == 2.0
@@ -84,14 +84,14 @@ def test_patience_grows_when_more_than_b_nodes_were_given_up_wrongly_and_shrinks
 
 
 def test_old_suspicions_are_forgotten() -> None:
-    patience = Patience(Clock(), 1.0, turn=1.0, factor=2.0, liars=1)
+    patience = Patience(Clock(), 1.0, turn=1.0, factor=2.0, byzantine=1)
     patience.wrong(4, 1)
     patience.wrong(5, 40)
     assert patience.seconds == 2.0
 
 
 def test_b_nodes_that_always_come_late_stretch_nothing_and_all_of_them_not_without_end() -> None:
-    patience = Patience(Clock(), 1.0, turn=1.0, factor=1.0, liars=2)
+    patience = Patience(Clock(), 1.0, turn=1.0, factor=1.0, byzantine=2)
     for k in range(1000):
         for liar in (1, 2):
             patience.wrong(liar, k)
@@ -200,8 +200,8 @@ def hello(digest: str = "a", phase: str = JOINING, round: int = 0, turn: float =
     return Hello(digest, phase, round, turn).encode()
 
 
-def meeting(liars: int, nodes: int = 5) -> Handshake:
-    return Handshake(0, range(nodes), liars, lambda: Hello("a", JOINING, 0, 0.1))
+def meeting(byzantine: int, nodes: int = 5) -> Handshake:
+    return Handshake(0, range(nodes), byzantine, lambda: Hello("a", JOINING, 0, 0.1))
 
 
 def test_all_who_say_the_same_agree() -> None:

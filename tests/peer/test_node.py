@@ -89,8 +89,8 @@ def test_the_try_out_ends_with_a_run_that_report_reads(
     assert main(["peers", "status", "--dir", str(ring), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["phase"] for each in found] == ["done"] * 4
-    liars = set_up(parse({**TINY, "attack": {"name": "gaussian"}})).participants.byzantine
-    assert {each["node"] for each in found if each["attack"] == "gaussian"} == liars
+    byzantine = set_up(parse({**TINY, "attack": {"name": "gaussian"}})).participants.byzantine
+    assert {each["node"] for each in found if each["attack"] == "gaussian"} == byzantine
     assert main(["peers", "status", "--dir", str(ring / "node-1")]) == 0
     assert "6/6" in capsys.readouterr().out
     assert main(words) == 2

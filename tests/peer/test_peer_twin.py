@@ -62,10 +62,10 @@ def test_eight_processes_are_the_simulator_bit_for_bit(
     summary = Simulation(simulated).run(tmp_path / "simulated")
 
     ring = ring_of(tree)
-    liars = simulated.participants.byzantine
+    byzantine = simulated.participants.byzantine
     for i in range(N):
         ring.start(
-            i, "--twin", "--patience", "60", *(["--attack", recipe.attack.name] * (i in liars))
+            i, "--twin", "--patience", "60", *(["--attack", recipe.attack.name] * (i in byzantine))
         )
     assert set(ring.wait().values()) == {0}, ring.story(range(N))
 
@@ -80,4 +80,4 @@ def test_eight_processes_are_the_simulator_bit_for_bit(
     )
     assert merged.summary is not None
     assert merged.summary["accuracy"] == pytest.approx(summary["accuracy"])
-    assert merged.byzantine == liars
+    assert merged.byzantine == byzantine

@@ -86,21 +86,21 @@ class Twin:
         self.told: dict[tuple[int, str], dict[int, int]] = {}  # (sender, stage) -> round -> content
         self.handed_on: set[tuple[int, str, int]] = set()  # since the last restart
         self.heard: dict[tuple[int, str], set[int]] = {}  # the same: rounds
-        self.liars: set[int] = set()
+        self.byzantine: set[int] = set()
 
     def restart(self) -> None:
         self.handed_on.clear()
         self.heard.clear()
 
     def deliver(self, sender: int, stage: str, k: int, content: int) -> str:
-        if sender in self.liars:
+        if sender in self.byzantine:
             return "excluded"
         told = self.told.setdefault((sender, stage), {})
         newest = max(told, default=0)
         # Of older rounds only what came since the restart can still be compared.
         known = k == newest or k in self.heard.get((sender, stage), set())
         if known and k in told and told[k] != content:
-            self.liars.add(sender)
+            self.byzantine.add(sender)
             return "equivocation"
         if k < newest:
             return "late"
@@ -139,7 +139,7 @@ def test_whatever_members_send_in_whatever_order(
             assert node.deliver(rogue, frames) == expected
             if expected == "taken":
                 assert (node.got[-1].sender, node.got[-1].round) == (sender, k)
-        assert node.reception._evidence.excluded == twin.liars
+        assert node.reception._evidence.excluded == twin.byzantine
 
 
 def test_there_is_room_for_so_many_bodies_at_once_and_no_more(

@@ -91,11 +91,13 @@ def test_clipped(stack: tuple[Tensor, Tensor], radius: float) -> None:
 def test_radius_from_the_nearest(stack: tuple[Tensor, Tensor], data: st.DataObject) -> None:
     own, models = stack
     m = len(models)
-    liars = data.draw(st.integers(1, m - 1))
+    byzantine = data.draw(st.integers(1, m - 1))
     ordered = sorted(apart(row, own.tolist()) for row in models.tolist())
     w = 1 / (m + 1)
-    expected = math.sqrt(sum(w * d * d for d in ordered[: m - liars]) / (w * liars))
-    found = aggregate.benign_radius(aggregate.distances(own, models), torch.full((m,), w), liars)
+    expected = math.sqrt(sum(w * d * d for d in ordered[: m - byzantine]) / (w * byzantine))
+    found = aggregate.benign_radius(
+        aggregate.distances(own, models), torch.full((m,), w), byzantine
+    )
     assert float(found) == pytest.approx(expected, rel=1e-4)
     assert aggregate.benign_radius(torch.ones(m), torch.full((m,), w), 0).isinf()
 

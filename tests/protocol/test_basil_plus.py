@@ -141,21 +141,21 @@ def test_one_group_with_two_laps_a_round_is_basil_with_twice_the_rounds(tmp_path
 @settings(max_examples=60, deadline=None)
 @given(
     case=settings_of_rings(),
-    liars=st.dictionaries(st.integers(0, 9), st.sampled_from([nothing, constant(50.0)])),
+    byzantine=st.dictionaries(st.integers(0, 9), st.sampled_from([nothing, constant(50.0)])),
     stages=st.sets(st.sampled_from(STAGES), min_size=1),
     away=st.tuples(st.integers(0, 9), st.integers(1, 3), st.sampled_from(STAGES)),
     returns=st.booleans(),
 )
 @example(  # it leaves so late that it is back at the same moment
     case={"numbers": (0.0,) * 9, "groups": 2, "connectivity": 2, "laps": 1, "fanout": 0},
-    liars={},
+    byzantine={},
     stages={"ring"},
     away=(3, 1, "aggregation"),
     returns=True,
 )
 def test_numbers_only_ever_increase_and_everybody_finishes(
     case: dict[str, Any],
-    liars: dict[int, Any],
+    byzantine: dict[int, Any],
     stages: set[str],
     away: tuple[int, int, str],
     returns: bool,
@@ -164,9 +164,9 @@ def test_numbers_only_ever_increase_and_everybody_finishes(
     things under one number, nor goes back; and all that are there finish every round."""
     N, rounds = len(case["numbers"]), 4
     node, leaves, stage = away
-    liars = dict(list(liars.items())[: case["connectivity"] - 1 - (node < N)])
+    byzantine = dict(list(byzantine.items())[: case["connectivity"] - 1 - (node < N)])
     if case["connectivity"] == 1:
-        liars, node = {}, N
+        byzantine, node = {}, N
     joined = case["groups"] > 1
     absent = Absence(node, leaves, leaves + 1 if returns else None, stage if joined else RING)
     story = simulate_groups(
@@ -176,7 +176,7 @@ def test_numbers_only_ever_increase_and_everybody_finishes(
         rounds,
         laps=case["laps"],
         fanout=case["fanout"],
-        lies={i: lie for i, lie in liars.items() if i < N},
+        lies={i: lie for i, lie in byzantine.items() if i < N},
         stages=tuple(stages),
         absences=(absent,) if node < N and N > 2 else (),
         patience=1.0,
@@ -186,7 +186,7 @@ def test_numbers_only_ever_increase_and_everybody_finishes(
         models = [send for send in models if hasattr(send.body, "shape")]
         for before, after in pairwise(models):
             assert before.round <= after.round
-            assert before.round < after.round or before.body is after.body or i in liars
+            assert before.round < after.round or before.body is after.body or i in byzantine
     for k in range(1, rounds + 1):
         gone = node < N and N > 2 and leaves <= k and not (returns and k > leaves)
         assert sorted(story.held(k)) == [i for i in range(N) if not (gone and i == node)]

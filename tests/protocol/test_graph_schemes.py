@@ -265,10 +265,12 @@ def test_a_run_says_how_many_benign_nodes_are_outnumbered() -> None:
     assert experiment.participants.graph is not None
     lost = 0
     for node in experiment.participants.benign:
-        liars = [
+        byzantine = [
             j
             for j in experiment.participants.graph.neighbours[node]
             if j in experiment.participants.byzantine
         ]
-        lost += len(liars) >= len(experiment.participants.graph.neighbours[node]) - len(liars)
+        lost += len(byzantine) >= len(experiment.participants.graph.neighbours[node]) - len(
+            byzantine
+        )
     assert experiment.participants.facts()["graph"]["outnumbered"] == lost

@@ -122,13 +122,13 @@ GARBAGE = st.sampled_from([float("nan"), float("inf"), float("-inf"), 3e38, -3e3
 @settings(max_examples=40, deadline=None)
 @given(
     numbers=st.lists(st.floats(-10, 10, width=16), min_size=4, max_size=8),
-    liars=st.data(),
+    byzantine=st.data(),
 )
-def test_garbage_is_never_selected(numbers: list[float], liars: st.DataObject) -> None:
+def test_garbage_is_never_selected(numbers: list[float], byzantine: st.DataObject) -> None:
     """Wherever the senders of such values stand, and however many: nobody goes on from them."""
     n = len(numbers)
-    sends = liars.draw(st.dictionaries(st.integers(0, n - 1), GARBAGE, max_size=n - 1))
-    s = liars.draw(st.integers(1, n - 1))
+    sends = byzantine.draw(st.dictionaries(st.integers(0, n - 1), GARBAGE, max_size=n - 1))
+    s = byzantine.draw(st.integers(1, n - 1))
     turns = simulate_quadratic(
         Quadratic(tuple(numbers), x0=1.0), s, rounds=3, rate=0.5, sends=sends, patience=0.1
     )

@@ -80,10 +80,10 @@ def test_the_figures_come_in_the_order_of_the_paper():
 
 def test_the_recipes_are_the_papers_setting():
     """§VI-A: 100 nodes, 33 of them Byzantine, S = 10; App. H-E: 20, and S = 5."""
-    for name, liars, S in (("fig4", 33, 10), ("fig5", 33, 10), ("fig14", 20, 5)):
+    for name, byzantine, S in (("fig4", 33, 10), ("fig5", 33, 10), ("fig14", 20, 5)):
         for each in drawn(load_figure(name)):
             ring = each.recipe.ring
-            assert (ring.nodes, ring.byzantine, ring.connectivity) == (100, liars, S)
+            assert (ring.nodes, ring.byzantine, ring.connectivity) == (100, byzantine, S)
             assert (each.recipe.learning.rate, each.recipe.learning.options["decay"]) == (
                 0.03,
                 0.03,

@@ -342,3 +342,9 @@ def test_a_wrong_likeness_is_refused(tmp_path, text, said):
     with pytest.raises(UserError, match=said) as error:
         load(tmp_path / "mine.toml")
     assert "\n" not in str(error.value)
+
+
+def test_a_recorded_key_that_is_gone_is_read_where_it_did_nothing() -> None:
+    assert parse({"sharing": {"alpha": 0.1, "compress": False}}).sharing.alpha == 0.1
+    with pytest.raises(UserError, match="unknown key 'compress'"):
+        parse({"sharing": {"compress": True}})

@@ -59,8 +59,8 @@ def byzantine_row(N, b, S):
 def test_the_count_of_rings_above_agrees_with_trying_them_all():
     for N, b, S in [(5, 2, 2), (7, 3, 2), (8, 5, 3), (9, 4, 1), (9, 6, 4)]:
         bad = sum(
-            any(all((i + j) % N in liars for j in range(S)) for i in range(N))
-            for liars in combinations(range(N), b)
+            any(all((i + j) % N in byzantine for j in range(S)) for i in range(N))
+            for byzantine in combinations(range(N), b)
         )
         assert byzantine_row(N, b, S) == Fraction(bad, comb(N, b))
 

@@ -33,7 +33,7 @@ def write_run(
     attack: str = "gaussian",
     seed: int = 0,
     nodes: int = 6,
-    liars: tuple[int, ...] = (2,),
+    byzantine: tuple[int, ...] = (2,),
     connectivity: int = 3,
     worst: tuple[float | None, ...] = (0.1, 0.5, 0.8),
     choices: tuple[tuple[int, int, int | None], ...] = ((1, 0, 5), (1, 1, 0), (1, 3, None)),
@@ -53,14 +53,14 @@ def write_run(
         "threads": 1,
         "machine": "a machine",
         "order": list(range(nodes)),
-        "byzantine": list(liars),
+        "byzantine": list(byzantine),
     }
     (folder / "run.json").write_text(json.dumps(facts))
     metrics = [{"round": place, **_measured(value)} for place, value in enumerate(worst)]
     lines = [json.dumps({**entry, "virtual_seconds": 1.5, "seconds": 0.5}) for entry in metrics]
     (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
     rows = [
-        f"{turn},{node},{'' if chosen is None else chosen},{int(node in liars)}"
+        f"{turn},{node},{'' if chosen is None else chosen},{int(node in byzantine)}"
         for turn, node, chosen in choices
     ]
     (folder / "selections.csv").write_text(
@@ -72,7 +72,7 @@ def write_run(
             "dataset": "digits",
             "partition": "iid",
             **settings,
-            "byzantine": len(liars),
+            "byzantine": len(byzantine),
             "rounds": len(worst) - 1,
             "local_steps": 1,
             **_measured(worst[-1]),

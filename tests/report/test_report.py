@@ -34,7 +34,7 @@ def seeds(tmp_path: Path) -> list[Run]:
     for seed, worst in enumerate((0.80, 0.84, 0.88)):
         write_run(tmp_path / f"basil-{seed}", seed=seed, worst=(0.1, worst))
     write_run(tmp_path / "ubar", scheme="ubar", worst=(0.1, 0.4), seconds=1.0)
-    write_run(tmp_path / "calm", attack="none", liars=(), worst=(0.1, 0.9))
+    write_run(tmp_path / "calm", attack="none", byzantine=(), worst=(0.1, 0.9))
     return find_runs([tmp_path])
 
 
@@ -50,7 +50,7 @@ def test_rows_are_cases_and_seeds_are_averaged(seeds: list[Run]) -> None:
     assert basil["worst acc. %"] == "84.0 ± 4.0"
     assert basil["mean acc. %"] == "86.0 ± 4.0"
     assert basil["mean loss"] == "0.160 ± 0.040"
-    assert basil["chose a liar %"] == "25.0"
+    assert basil["chose Byzantine %"] == "25.0"
     assert basil["messages"] == "1,200"
     assert basil["MB sent"] == "3.4"
     assert basil["virtual s"] == "12.3"
@@ -189,7 +189,9 @@ def test_ring_and_distance_of_any_size_and_of_nodes_that_never_chose(
         "once": ((1, nodes - 1, 0), (2, nodes - 1, 0)),
     }.items():
         folder = tmp_path / name
-        run = read_run(write_run(folder, nodes=nodes, liars=(), choices=choices, connectivity=1))
+        run = read_run(
+            write_run(folder, nodes=nodes, byzantine=(), choices=choices, connectivity=1)
+        )
         for figure in (ring_figure(run), distance_figure(run)):
             png, _ = save(figure, tmp_path / name)
             assert imread(png).std() > 0

@@ -15,9 +15,9 @@ from basil.topology import GRAPHS, WEIGHTS, Graph, Population, agree_on_order, b
 NAMES = [name for name in GRAPHS if name != "edges"]
 
 
-def people(n: int, liars: int = 0, seed: int = 0) -> Population:
+def people(n: int, byzantine: int = 0, seed: int = 0) -> Population:
     order = agree_on_order(range(n), seed)
-    return Population(order, frozenset(order[:liars]))
+    return Population(order, frozenset(order[:byzantine]))
 
 
 def as_networkx(graph: Graph) -> nx.Graph:
@@ -28,13 +28,13 @@ def as_networkx(graph: Graph) -> nx.Graph:
 @given(
     name=st.sampled_from(NAMES),
     half=st.integers(4, 12),
-    liars=st.integers(0, 1),
+    byzantine=st.integers(0, 1),
     seed=st.integers(0, 9),
 )
 def test_every_graph_is_symmetric_connected_and_the_same_again(
-    name: str, half: int, liars: int, seed: int
+    name: str, half: int, byzantine: int, seed: int
 ) -> None:
-    who = people(2 * half, liars, seed)
+    who = people(2 * half, byzantine, seed)
     check_edges(name, who, seed)
     graph = build_graph(name, who, seed, {})
     assert nx.is_connected(as_networkx(graph).subgraph(who.benign))
@@ -56,18 +56,18 @@ def test_erdos_renyi_has_its_probability_and_no_edge_among_liars() -> None:
     """App. H-B: 0.4 between benign nodes, and between benign and Byzantine ones."""
     who = people(100, 33)
     graph = as_networkx(build_graph("erdos-renyi", who, 1, {"p": 0.4}))
-    liars, benign = who.byzantine, who.benign
-    assert graph.subgraph(liars).number_of_edges() == 0
+    byzantine, benign = who.byzantine, who.benign
+    assert graph.subgraph(byzantine).number_of_edges() == 0
     assert graph.subgraph(benign).number_of_edges() / (67 * 66 / 2) == pytest.approx(0.4, abs=0.03)
-    mixed = sum((i in liars) != (j in liars) for i, j in graph.edges)
+    mixed = sum((i in byzantine) != (j in byzantine) for i, j in graph.edges)
     assert mixed / (67 * 33) == pytest.approx(0.4, abs=0.03)
 
 
 def test_who_lies_changes_no_other_edge() -> None:
     without = set(as_networkx(build_graph("erdos-renyi", people(40), 2, {})).edges)
-    with_liars = build_graph("erdos-renyi", people(40, 10), 2, {})
-    assert with_liars.redraws == 0
-    assert {tuple(sorted(e)) for e in as_networkx(with_liars).edges} < {
+    with_byzantine = build_graph("erdos-renyi", people(40, 10), 2, {})
+    assert with_byzantine.redraws == 0
+    assert {tuple(sorted(e)) for e in as_networkx(with_byzantine).edges} < {
         tuple(sorted(e)) for e in without
     }
 

@@ -44,9 +44,9 @@ def test_rows_of_a_recipe_are_one_shorter_than_the_memory() -> None:
     for seed in range(20):
         recipe = parse({"seed": seed, "ring": ring, "attack": {"name": "gaussian"}})
         order = Ring(agree_on_order(range(30), seed))
-        liars = choose_byzantine(recipe, order)
-        assert sorted(rows_on(30, {order.position[node] for node in liars})) == [4, 5]
-        benign = [node for node in range(30) if node not in liars]
-        assert all(set(order.behind(node, 6)) - liars for node in benign)
+        byzantine = choose_byzantine(recipe, order)
+        assert sorted(rows_on(30, {order.position[node] for node in byzantine})) == [4, 5]
+        benign = [node for node in range(30) if node not in byzantine]
+        assert all(set(order.behind(node, 6)) - byzantine for node in benign)
     nobody = parse({"ring": {"placement": "rows"}, "attack": {"name": "gaussian"}})
     assert choose_byzantine(nobody, Ring(range(20))) == frozenset()

@@ -92,10 +92,10 @@ def dissensus(view: View, *, epsilon: float = 1.0) -> Mapping[int, Tensor]:
             continue
         weights = view.weights(j)
         friends = [k for k in weights if k in benign and k != j]
-        liars = sum(weight for k, weight in weights.items() if k in view.colluders)
+        byzantine = sum(weight for k, weight in weights.items() if k in view.colluders)
         x = benign[j].clone()
         for k in friends:
-            x.sub_(benign[k] - benign[j], alpha=epsilon * weights[k] / (liars or 1.0))
+            x.sub_(benign[k] - benign[j], alpha=epsilon * weights[k] / (byzantine or 1.0))
         lies[j] = x
     return lies
 

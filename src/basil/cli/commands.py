@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
         recipe = load(args.recipe, args.set)
         folder = Path(args.out) if args.out else _free_folder(recipe)
         _warn(recipe)
-    liars = 0 if recipe.attack.name == NO_ATTACK else recipe.ring.byzantine
-    members = 1 if runs_on(recipe.scheme.name) == POOL else recipe.ring.nodes - liars
+    byzantine = 0 if recipe.attack.name == NO_ATTACK else recipe.ring.byzantine
+    members = 1 if runs_on(recipe.scheme.name) == POOL else recipe.ring.nodes - byzantine
     benign_turns = recipe.scheme.rounds * members
     callbacks = [make() for make in map(named, logs(args))]
     try:

@@ -137,13 +137,15 @@ def up(args: argparse.Namespace) -> int:
     ring = Path(args.dir)
     check_new(ring)
     recipe = warm_up(ring)
-    liars = drill(recipe)
+    byzantine = drill(recipe)
     shared = [f"--device={args.device}", f"--threads={args.threads}", *(["--twin"] * args.twin)]
     shared += [f"--{name}={getattr(args, name)}" for name in ("patience", "window", "linger")]
     family = LocalRing(ring, main)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops it as Ctrl-C does
     try:
-        family.start(lambda node: [*shared, *(["--attack", recipe.attack.name] * (node in liars))])
+        family.start(
+            lambda node: [*shared, *(["--attack", recipe.attack.name] * (node in byzantine))]
+        )
         _watch(family)
     except KeyboardInterrupt:
         family.stop()

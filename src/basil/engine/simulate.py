@@ -82,7 +82,7 @@ class Simulator:
         self.absences = absences
         self.now = 0.0
         self.done = Work()
-        self.benign = [node for node, liar in nodes.items() if not liar]
+        self.benign = [node for node, is_byzantine in nodes.items() if not is_byzantine]
         self.sent_last: dict[int, Tensor] = dict.fromkeys(self.benign, compute.initial)
         self.round = 0  # the latest round that any node has finished
         self.processes = {node: Process(node, None) for node in nodes}

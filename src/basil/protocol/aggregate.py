@@ -71,17 +71,17 @@ def clipped(own: Tensor, models: Tensor, weights: Tensor, radius: Tensor | float
     return sound(own, own + moved.sum(0))
 
 
-def benign_radius(apart: Tensor, weights: Tensor, liars: int) -> Tensor:
+def benign_radius(apart: Tensor, weights: Tensor, byzantine: int) -> Tensor:
     """τ² = Σ_{j ∈ S} W_ij ‖x_j − x_i‖² / δ, S without the `liars` farthest neighbours.
 
     The theory's radius has the benign neighbours in the place of S and their Byzantine weight δ,
     neither of which a node knows.  It takes the farthest for the liars, and δ for their weight.
     Without liars nothing is clipped.
     """
-    if liars == 0:
+    if byzantine == 0:
         return torch.full_like(apart[0], torch.inf)
     order = apart.argsort(stable=True)
-    near, far = order[: len(order) - liars], order[len(order) - liars :]
+    near, far = order[: len(order) - byzantine], order[len(order) - byzantine :]
     # A distance that is not finite, among the nearest, would make the radius infinite.
     spread = torch.where(apart.isfinite(), apart, torch.zeros_like(apart)).square()
     return ((weights[near] * spread[near]).sum() / weights[far].sum()).sqrt()

@@ -13,10 +13,10 @@ def bridge(node: Node, *, trim: int = -1) -> Protocol:
     neighbours are left out, one's own never.  −1: as many as there may be liars (b), but fewer than
     half of the neighbours.
     """
-    liars = byzantine_tolerated(node, trim, "trim")
+    byzantine = byzantine_tolerated(node, trim, "trim")
 
     def scheme(heard: RoundInput) -> Step:
-        aside = among(heard, liars)
+        aside = among(heard, byzantine)
         mixed = yield from heard.aggregate(lambda own, models: trimmed_mean(own, models, aside))
         return mixed + (yield from heard.update())
 

@@ -20,13 +20,13 @@ def clipped_gossip(node: Node, *, radius: float = 0.0, momentum: float = 0.9) ->
     share(momentum, "momentum")
     if radius < 0:
         raise UserError(f"scheme.radius = {radius}: it must be more than 0, or 0 for its estimate")
-    liars = byzantine_tolerated(node, -1, "radius")
+    byzantine = byzantine_tolerated(node, -1, "radius")
 
     def scheme(heard: RoundInput) -> Step:
         weights = heard.weights
 
         def rule(own: Tensor, models: Tensor) -> Tensor:
-            farthest = min(liars, len(models))
+            farthest = min(byzantine, len(models))
             tau = radius or benign_radius(distances(own, models), weights, farthest)
             return clipped(own, models, weights, tau)
 

@@ -203,9 +203,9 @@ def byzantine_tolerated(node: Node, given: int, option: str) -> int:
     return min(node.on_graph.byzantine, most) if given < 0 else given
 
 
-def among(heard: RoundInput, liars: int) -> int:
+def among(heard: RoundInput, byzantine: int) -> int:
     """How many of those that speak are set aside."""
-    return min(liars, max(0, (len(heard.senders) - 1) // 2))
+    return min(byzantine, max(0, (len(heard.senders) - 1) // 2))
 
 
 def share(value: float, option: str, *, zero: bool = True) -> None:

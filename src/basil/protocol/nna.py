@@ -12,11 +12,11 @@ def nna(node: Node, *, discard: int = -1, momentum: float = 0.9) -> Protocol:
     x_i ← mean of x_i and the m − f nearest of m neighbours, then a step along the local momentum.
     `discard` is f; −1: as many as there may be liars (b), but fewer than half of the neighbours.
     """
-    liars = byzantine_tolerated(node, discard, "discard")
+    byzantine = byzantine_tolerated(node, discard, "discard")
     share(momentum, "momentum")
 
     def scheme(heard: RoundInput) -> Step:
-        keep = len(heard.senders) - among(heard, liars)
+        keep = len(heard.senders) - among(heard, byzantine)
         mixed = yield from heard.aggregate(
             lambda own, models: nearest_mean(own, models, keep), distances=True
         )

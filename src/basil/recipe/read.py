@@ -179,11 +179,13 @@ def options_of(section: str, values: Mapping[str, Any], without: str = "") -> di
     return found
 
 
-GONE = {("sharing", "compress"): False}  # keys of recipes that were recorded, and what did nothing
+# Keys that are gone, with the value under which they did nothing: recorded recipes may hold that.
+GONE = {("sharing", "compress"): False}
 
 
 def _section(name: str, kind: type[Any], values: Mapping[str, Any], source: str) -> Any:
-    values = {key: v for key, v in values.items() if GONE.get((name, key)) is not v}
+    gone = {key for section, key in GONE if section == name and values.get(key) == GONE[name, key]}
+    values = {key: value for key, value in values.items() if key not in gone}
     hints = get_type_hints(kind)
     hints.pop("options", None)
     for key, _ in OPTION_TABLES.get(name, []):

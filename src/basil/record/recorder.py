@@ -181,13 +181,13 @@ class Recorder:
     ) -> None:
         """Who chose whom."""
         for (k, stage, node, senders), index in zip(made, indices.wait(), strict=True):
-            chosen, liar = senders[index], node in self.reports.byzantine
-            row = f"{node},{'' if chosen is None else chosen},{int(liar)}\n"
+            chosen, is_byzantine = senders[index], node in self.reports.byzantine
+            row = f"{node},{'' if chosen is None else chosen},{int(is_byzantine)}\n"
             if stage == RING:
                 self._selections.write(f"{k},{row}")
             else:
                 self._write_join(f"{k},{stage},{row}")
-            if liar:
+            if is_byzantine:
                 continue
             before = "" if stage == RING else f"{stage} "
             self.counts[f"{before}choices"] += 1

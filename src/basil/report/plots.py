@@ -74,10 +74,10 @@ ROUND_STEPS = [1, 2, 5, 10]
 @mpl.rc_context(STYLE)
 def ring_figure(run: Run) -> Figure:
     """The ring, clockwise from the top, and whose models the benign nodes chose."""
-    order, liars = run.order, run.byzantine
+    order, byzantine = run.order, run.byzantine
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(order)) / max(1, len(order))
     points = _on_circle(angle)
-    lies = np.array([node in liars for node in order], dtype=bool)
+    lies = np.array([node in byzantine for node in order], dtype=bool)
     pairs, counts, kept = _chosen_pairs(run)
 
     figure = Figure(figsize=(5.2, 6.0))
@@ -109,8 +109,8 @@ def ring_figure(run: Run) -> Figure:
             zorder=4,
         )
     if len(order) <= MOST_LABELS:
-        for node, (x, y), liar in zip(order, points * 1.11, lies, strict=True):
-            colour = VERMILLION if liar else FAINT
+        for node, (x, y), is_byzantine in zip(order, points * 1.11, lies, strict=True):
+            colour = VERMILLION if is_byzantine else FAINT
             axes.text(x, y, str(node), ha="center", va="center", fontsize=8, color=colour)
     if not len(pairs):
         axes.text(0, 0, "no benign node chose\nanother's model", ha="center", color=FAINT)
@@ -224,9 +224,9 @@ def _chords(
     level = np.clip(np.ceil(CHORD_LEVELS * counts / counts.max()), 1, CHORD_LEVELS)
     # As wide as among 20 nodes, the chords of 400 would be one blot.
     width = float(np.clip(60 / nodes, 0.35, 1.0))
-    for liar, colour, zorder in ((False, BLUE, 2), (True, VERMILLION, 3)):
+    for is_byzantine, colour, zorder in ((False, BLUE, 2), (True, VERMILLION, 3)):
         for step in range(1, CHORD_LEVELS + 1):
-            chosen = curves[(level == step) & (lied == liar)]
+            chosen = curves[(level == step) & (lied == is_byzantine)]
             if not len(chosen):
                 continue
             codes = np.tile([Outline.MOVETO, Outline.CURVE3, Outline.CURVE3], len(chosen))
@@ -236,13 +236,13 @@ def _chords(
                 fill=False,
                 edgecolor=colour,
                 zorder=zorder,
-                linewidth=width * ((0.9 if liar else 0.3) + 2.7 * part),
-                alpha=0.6 + 0.3 * part if liar else 0.10 + 0.45 * part,
+                linewidth=width * ((0.9 if is_byzantine else 0.3) + 2.7 * part),
+                alpha=0.6 + 0.3 * part if is_byzantine else 0.10 + 0.45 * part,
             )
             axes.add_patch(patch)
 
 
-def _ring_legend(figure: Figure, liars: int, nodes: int, choices: int, lies: int) -> None:
+def _ring_legend(figure: Figure, byzantine: int, nodes: int, choices: int, lies: int) -> None:
     edge: dict[str, Any] = {"linestyle": "", "markeredgecolor": "white", "markersize": 8}
 
     def dot(marker: Any, colour: str, label: str) -> Line2D:
@@ -252,8 +252,8 @@ def _ring_legend(figure: Figure, liars: int, nodes: int, choices: int, lies: int
         return Line2D([], [], color=colour, linewidth=2, alpha=0.75, label=label)
 
     handles = [
-        dot("o", BLUE, f"benign node ({nodes - liars})"),
-        dot("D", VERMILLION, f"Byzantine node ({liars})"),
+        dot("o", BLUE, f"benign node ({nodes - byzantine})"),
+        dot("D", VERMILLION, f"Byzantine node ({byzantine})"),
         line(BLUE, f"chose a benign model ({_share(choices - lies, choices)})"),
         line(VERMILLION, f"chose a Byzantine model ({_share(lies, choices)})"),
     ]

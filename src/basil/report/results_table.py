@@ -59,7 +59,7 @@ COLUMNS = (
         "mean acc. %", lambda run: measured(run, "accuracy", "mean"), 1, 100, more_is_better=True
     ),
     Column("mean loss", lambda run: measured(run, "loss", "mean"), 3),
-    Column("chose a liar %", lambda run: measured(run, "selection", "byzantine"), 1, 100),
+    Column("chose Byzantine %", lambda run: measured(run, "selection", "byzantine"), 1, 100),
     Column("messages", lambda run: measured(run, "messages", "count")),
     Column("MB sent", lambda run: measured(run, "messages", "bytes"), 1, 1e-6),
     Column("virtual s", lambda run: measured(run, "virtual_seconds"), 1),

@@ -79,9 +79,9 @@ def check_deal(
 def check_graph(graph: str | Callable[..., Any], **options: Any) -> None:
     """Benign nodes are connected, with and without a Byzantine one, and all compute the same."""
     with GRAPHS.lent(graph) as name:
-        for size, liars, seed in ((8, 0, 0), (8, 1, 1), (16, 1, 2)):
+        for size, byzantine, seed in ((8, 0, 0), (8, 1, 1), (16, 1, 2)):
             order = agree_on_order(range(size), seed)
-            check_edges(name, Population(order, frozenset(order[:liars])), seed, **options)
+            check_edges(name, Population(order, frozenset(order[:byzantine])), seed, **options)
 
 
 def check_edges(name: str, people: Population, seed: int, **options: Any) -> None:

@@ -176,7 +176,7 @@ def _series(
         if full and term < total * _NEGLIGIBLE:
             break
         last = Decimal(0)
-        liars, benign = byzantine - taken, nodes - byzantine
+        left, benign = byzantine - taken, nodes - byzantine
         for blocks, ways in enumerate(_placements(size, connectivity, rings - full)):
             added = term * ways
             largest = max(largest, added)
@@ -185,12 +185,12 @@ def _series(
             if blocks and added <= last and added < abs(total) * _NEGLIGIBLE:
                 break
             last = added
-            if liars < connectivity or not benign:
+            if left < connectivity or not benign:
                 break
-            places = liars + benign
-            term *= falling_ratio(liars, places, connectivity)
+            places = left + benign
+            term *= falling_ratio(left, places, connectivity)
             term = term * benign / (places - connectivity)
-            liars, benign = liars - connectivity, benign - 1
+            left, benign = left - connectivity, benign - 1
     return total, largest
 
 

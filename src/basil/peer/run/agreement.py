@@ -70,17 +70,17 @@ class Agreement:
     missing: frozenset[int] = frozenset()
     differing: frozenset[int] = frozenset()
 
-    def round(self, liars: int) -> int:
+    def round(self, byzantine: int) -> int:
         """The latest round that the ring has surely finished."""
-        return int(longest_honest((hello.round for hello in self.hellos.values()), liars))
+        return int(longest_honest((hello.round for hello in self.hellos.values()), byzantine))
 
-    def turning(self, liars: int) -> bool:
+    def turning(self, byzantine: int) -> bool:
         """Has the training begun?  One honest node says so."""
-        return sum(h.phase in (TRAINING, DONE) for h in self.hellos.values()) > liars
+        return sum(h.phase in (TRAINING, DONE) for h in self.hellos.values()) > byzantine
 
-    def turn(self, own: float, liars: int) -> float:
+    def turn(self, own: float, byzantine: int) -> float:
         """The longest turn of an honest node, in seconds."""
-        told = longest_honest((hello.turn for hello in self.hellos.values()), liars)
+        told = longest_honest((hello.turn for hello in self.hellos.values()), byzantine)
         return max(own, told)
 
 
@@ -88,9 +88,9 @@ class Handshake:
     """One node's part in the agreement; it answers others from the beginning to the end."""
 
     def __init__(
-        self, node: int, others: Iterable[int], liars: int, about_me: Callable[[], Hello]
+        self, node: int, others: Iterable[int], byzantine: int, about_me: Callable[[], Hello]
     ) -> None:
-        self.node, self.liars, self.about_me = node, liars, about_me
+        self.node, self.byzantine, self.about_me = node, byzantine, about_me
         self.others = frozenset(others) - {node}
         self._said: dict[int, Hello] = {}  # the last that each has said
         self._silent: set[int] = set()  # who did not answer when last asked
@@ -146,16 +146,16 @@ class Handshake:
     def _decided(self, waited: float, window: float) -> bool:
         mine = self.about_me().digest
         same = {node: hello for node, hello in self._said.items() if hello.digest == mine}
-        if len(same) == len(self.others) or Agreement(same).turning(self.liars):
+        if len(same) == len(self.others) or Agreement(same).turning(self.byzantine):
             return True
-        if len(self._said) - len(same) > self.liars and waited > SETTLES:
+        if len(self._said) - len(same) > self.byzantine and waited > SETTLES:
             return True
         return waited > window
 
     def _judge(self, said: dict[int, Hello]) -> Agreement:
         mine = self.about_me().digest
         differing = frozenset(node for node, hello in said.items() if hello.digest != mine)
-        if len(differing) > self.liars:
+        if len(differing) > self.byzantine:
             names = ", ".join(map(str, sorted(differing)))
             raise UserError(
                 f"node {self.node} does not agree with {_nodes(differing)} {names} on what is to be"

@@ -81,7 +81,7 @@ class Engine:
         was_due: Callable[[int, int, int], bool] = lambda sender, k, mine: False,
         round_of: Callable[[int], int] = lambda number: number,
         benign: Mapping[int, Tensor] | None = None,
-        liars: int = 0,
+        byzantine: int = 0,
     ) -> None:
         self.inbox, self.post, self.compute = inbox, post, compute
         self.clock = inbox.clock
@@ -91,7 +91,7 @@ class Engine:
         self.round_of = round_of  # the number that a message carries -> the round it belongs to
         # What an omniscient attack can see here: what this node itself has received.
         self.seen = dict(benign or {})
-        self.liars = liars
+        self.byzantine = byzantine
         self.observer: Observer | None = None
         self.done = Work()
         self.round = 1  # the round that comes next
@@ -223,7 +223,7 @@ class Engine:
         self._keep_up()
 
     def _keep_up(self) -> None:
-        heard = int(longest_honest(map(self.round_of, self.inbox.rounds()), self.liars))
+        heard = int(longest_honest(map(self.round_of, self.inbox.rounds()), self.byzantine))
         if heard >= self.round + LAGS:
             raise Behind(heard)
 

@@ -67,10 +67,10 @@ class Patience:
         turn: float,
         factor: float,
         floor: float = FLOOR,
-        liars: int = 0,
+        byzantine: int = 0,
     ) -> None:
         """`protocol`: the same in its own seconds; `turn`: real ones that a turn takes."""
-        self._clock, self._protocol, self._liars = clock, protocol, liars
+        self._clock, self._protocol, self._byzantine = clock, protocol, byzantine
         self.least = max(floor, factor * turn)
         self.most = STRETCH * self.least
         self._late: dict[int, int] = {}  # sender -> the round in which it was suspected wrongly
@@ -80,7 +80,7 @@ class Patience:
     def wrong(self, sender: int, k: int) -> None:
         """In round k a node that had been given up has spoken after all."""
         self._late[sender] = k
-        if sum(then > k - REMEMBERED for then in self._late.values()) > self._liars:
+        if sum(then > k - REMEMBERED for then in self._late.values()) > self._byzantine:
             self._late.clear()
             self._set(min(self.most, GROWS * self.seconds))
 
@@ -94,10 +94,10 @@ class Patience:
         self._clock.set_pace(self._protocol / seconds)
 
 
-def longest_honest(claims: Iterable[float], liars: int) -> float:
+def longest_honest(claims: Iterable[float], byzantine: int) -> float:
     """The largest of some claims after the `liars` largest: no more than an honest node's.
 
     With fewer claims than that nobody can be believed: 0.
     """
     ordered = sorted(claims, reverse=True)
-    return ordered[liars] if len(ordered) > liars else 0.0
+    return ordered[byzantine] if len(ordered) > byzantine else 0.0

@@ -38,19 +38,19 @@ def merge(ring: Path, out: Path) -> Run:
     rings = {run.facts.get("ring") for run in runs}
     if len(rings) > 1:
         raise UserError(f"{ring} holds nodes of different rings: {', '.join(map(str, rings))}")
-    liars = {run.facts["node"] for run in runs if run.facts["attack"] != "none"}
-    benign = [run for run in runs if run.facts["node"] not in liars] or runs
+    byzantine = {run.facts["node"] for run in runs if run.facts["attack"] != "none"}
+    benign = [run for run in runs if run.facts["node"] not in byzantine] or runs
     out.mkdir(parents=True, exist_ok=True)
     (out / RECIPE).write_text(benign[0].recipe_text, encoding="utf-8")
-    write_json(out / FACTS, {**benign[0].facts, "node": None, "byzantine": sorted(liars)})
+    write_json(out / FACTS, {**benign[0].facts, "node": None, "byzantine": sorted(byzantine)})
     (out / METRICS).write_text("".join(map(_line, _metrics(benign, runs))), encoding="utf-8")
-    (out / SELECTIONS).write_text(_selections(runs, liars), encoding="utf-8")
+    (out / SELECTIONS).write_text(_selections(runs, byzantine), encoding="utf-8")
     _models(benign, out / MODELS)
     finished = [run for run in benign if run.summary is not None]
     if finished:
         told = {run.facts["attack"] for run in runs} - {"none"}
         attack = ", ".join(sorted(told)) or "none"
-        write_json(out / SUMMARY, _summary(finished, attack, len(liars), out))
+        write_json(out / SUMMARY, _summary(finished, attack, len(byzantine), out))
     return read_run(out)
 
 
@@ -87,7 +87,7 @@ def _over(worst: Any, values: list[float | None]) -> dict[str, float | None]:
     return {"worst": worst(known), "mean": math.fsum(known) / len(known)}
 
 
-def _selections(runs: list[Run], liars: set[int]) -> str:
+def _selections(runs: list[Run], byzantine: set[int]) -> str:
     order = {node: place for place, node in enumerate(runs[0].order)}
     rows = [
         (int(k), int(node), int(chosen))
@@ -98,7 +98,7 @@ def _selections(runs: list[Run], liars: set[int]) -> str:
     ]
     rows.sort(key=lambda row: (row[0], order[row[1]]))
     lines = [
-        f"{k},{node},{'' if chosen == OWN else chosen},{int(node in liars)}"
+        f"{k},{node},{'' if chosen == OWN else chosen},{int(node in byzantine)}"
         for k, node, chosen in rows
     ]
     return "\n".join([SELECTION_COLUMNS, *lines]) + "\n"
@@ -112,7 +112,7 @@ def _models(runs: Iterable[Run], path: Path) -> None:
         save_file({k: v for file in files for k, v in load_file(file).items()}, path, layout)
 
 
-def _summary(finished: list[Run], attack: str, liars: int, out: Path) -> dict[str, Any]:
+def _summary(finished: list[Run], attack: str, byzantine: int, out: Path) -> dict[str, Any]:
     first = finished[0].summary
     assert first is not None
     last = json.loads((out / METRICS).read_text(encoding="utf-8").splitlines()[-1])
@@ -124,7 +124,7 @@ def _summary(finished: list[Run], attack: str, liars: int, out: Path) -> dict[st
     return {
         **{key: value for key, value in first.items() if key not in ("sharing", "model_sha256")},
         "attack": attack,
-        "byzantine": liars,
+        "byzantine": byzantine,
         "accuracy": last["accuracy"],
         "loss": last["loss"],
         "selection": shares,

@@ -61,7 +61,7 @@ class Peer:
         self.recipe = parse(tomllib.loads(roster.recipe), f"{folder}/roster.toml, recipe")
         if self.node >= self.recipe.ring.nodes:
             raise UserError(f"node {self.node} has no place in a ring of {self.recipe.ring.nodes}")
-        self.liars = self.recipe.ring.byzantine
+        self.byzantine = self.recipe.ring.byzantine
         self.local = local_node_of(self.recipe, self.node, options)
         self.participants = self.local.participants
         self.setup = self._set_up()
@@ -94,7 +94,7 @@ class Peer:
         )
         self._senders = self.participants.senders(self.node)
         self.transport.expected = self._expected
-        self.handshake = Handshake(self.node, roster.ids, self.liars, self._hello)
+        self.handshake = Handshake(self.node, roster.ids, self.byzantine, self._hello)
         self.transport.answers[HELLO] = self.handshake.answer
         self.engine: Engine | None = None
 
@@ -227,7 +227,7 @@ class Peer:
         """Before the training, which all then begin at about the same time."""
         assert self.sharing is not None
         self.sharing.begin()
-        if not agreed.turning(self.liars):  # otherwise this node came too late for it
+        if not agreed.turning(self.byzantine):  # otherwise this node came too late for it
             self._share(self.sharing)
         recorder = self._prepare()
         self._phase = phases.TRAINING
@@ -260,7 +260,7 @@ class Peer:
             was_due=self._was_due,
             round_of=self._round_of,
             benign=self._watched(),
-            liars=self.liars,
+            byzantine=self.byzantine,
         )
         engine.stopped = self._stop.is_set
         engine.done.add(self._shared)
@@ -299,12 +299,12 @@ class Peer:
         engine.patience = Patience(
             self.clock,
             self.setup.patience,
-            agreed.turn(self._turn, self.liars),
+            agreed.turn(self._turn, self.byzantine),
             recipe.time.patience,
             self.options.patience,
-            self.liars,
+            self.byzantine,
         )
-        rejoins = where_to_rejoin(engine.round, agreed.round(self.liars))
+        rejoins = where_to_rejoin(engine.round, agreed.round(self.byzantine))
         self._enter(phases.TRAINING)
         engine.post_again()
         state, engine.state = engine.state, None
