@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from rings import noise, ring, seconds_a_turn
 
-from basil.engine.gpu import gpu_processes
-from basil.engine.round_robin import AT_ONCE
 from basil.experiment import Setup
+from basil.many.gpu import gpu_processes
+from basil.many.round_robin import AT_ONCE
 
 
 def measure(device: str) -> list[dict[str, float]]:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 import basil
-from basil.engine.round_robin import round_robin
 from basil.experiment import Custom, Machine, Setup, Simulation, set_up
+from basil.many.round_robin import round_robin
 from basil.protocol.requests import Record
 from basil.recipe import parse
 

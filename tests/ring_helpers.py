@@ -13,9 +13,9 @@ from torch import Tensor
 from basil.attack import ArmedAttack, Knowledge, adversary, declares
 from basil.attack.view import View
 from basil.data import Samples
+from basil.engine.durations import Durations
 from basil.engine.process import Absence
 from basil.engine.simulate import Simulator
-from basil.engine.timing import Timing
 from basil.learning.compute import Compute
 from basil.learning.layout import Layout
 from basil.learning.models import half_squared_error, linear
@@ -53,7 +53,7 @@ class Turn:
     time: float
 
 
-class UnitCosts(Timing):
+class UnitCosts(Durations):
     """A model takes `link` seconds to arrive; a note without a model takes none."""
 
     def link(self, size: int) -> float:

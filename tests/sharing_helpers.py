@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from basil import rng
-from basil.attack.sharing import FAULTS, meddler
+from basil.attack.basket_faults import FAULTS, meddler
+from basil.engine.durations import Durations
 from basil.engine.simulate import Simulator
-from basil.engine.timing import Timing
-from basil.protocol.acds import Outcome, Sharer, acds
+from basil.protocol.acds import Sharer, SharingOutcome, acds
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Arrival, Protocol, Send
 from basil.protocol.timetable import Timetable
@@ -36,7 +36,7 @@ class Passing:
 
 @dataclass
 class Shared:
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    outcomes: dict[int, SharingOutcome] = field(default_factory=dict)
     sent: list[Passing] = field(default_factory=list)
     bits: dict[int, float] = field(default_factory=dict)  # sent (a multicast once) and received
     table: Any = None
@@ -74,7 +74,7 @@ def share(
     senders: int = 1,
 ) -> Shared:
     """Run Algorithm 2, the nodes in the order of their ids."""
-    timing = Timing(0.0, 0.0, megabits, latency)
+    timing = Durations(0.0, 0.0, megabits, latency)
     table = Timetable(
         divide(tuple(range(nodes)), groups),
         batches,

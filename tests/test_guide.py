@@ -20,7 +20,7 @@ from basil.cli import main, parser
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import load
-from basil.recipe.sweep import load_sweep
+from basil.recipe.sweep_plan import load_sweep
 from basil.table import Table
 from basil.topology import GRAPHS
 

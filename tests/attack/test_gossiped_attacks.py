@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from basil.attack import ATTACKS, ArmedAttack, Knowledge, adversary
+from basil.engine.durations import Durations
 from basil.engine.simulate import Simulator
-from basil.engine.timing import Timing
 from basil.learning.promises import Selection
 from basil.protocol.node import Node
 from basil.protocol.requests import Arrival, Checkpoint, Protocol, Receive, Record, Send, Train
@@ -51,7 +51,7 @@ def simulate(byzantine: frozenset[int], attack: str = "dissensus") -> dict[int, 
 
     witness = Witness()
     flags = {node: node in byzantine for node in range(NODES)}
-    assert Simulator(flags, start, compute, Timing(0.001, 0.002, 100.0), witness).run()
+    assert Simulator(flags, start, compute, Durations(0.001, 0.002, 100.0), witness).run()
     return {
         n: [t.value for t in witness.turns if t.node == n]
         for n in range(NODES)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from basil.sweep import write_table
-from basil.worker import unpack
+from basil.many.sweep import write_table
+from basil.many.worker import unpack
 from conftest import TINY
 
 SWEEP = (

@@ -110,7 +110,7 @@ def workers_at_work(top: int) -> list[int]:
         except OSError:
             continue  # it has ended meanwhile
         parents[int(entry.name)] = int(stat[1])
-        if title.startswith(b"ray::task"):  # the name of the function in `basil.engine.ray`
+        if title.startswith(b"ray::task"):  # the name of the function in `basil.many.ray`
             busy.append(int(entry.name))
 
     def below(pid: int) -> bool:

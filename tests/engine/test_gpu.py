@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from basil.engine.gpu import SIDE_BY_SIDE, TAKING_TURNS, gpu_processes
+from basil.many.gpu import SIDE_BY_SIDE, TAKING_TURNS, gpu_processes
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from basil.engine.pool import in_processes
+from basil.many.processes import in_processes
 
 
 def ready() -> None:

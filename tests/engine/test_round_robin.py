@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from basil import worker
-from basil.compare import _shares, cases
-from basil.engine.round_robin import round_robin as by_turns
 from basil.experiment import Machine, Simulation, set_up
+from basil.many import worker
+from basil.many.cases import _shares, cases
+from basil.many.round_robin import round_robin as by_turns
+from basil.many.worker import run_tasks
 from basil.recipe import parse, to_tree
-from basil.worker import run_tasks
 
 TREE: dict[str, Any] = {
     "ring": {"nodes": 8, "byzantine": 2, "connectivity": 3},

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from basil.attack import ATTACKS
-from basil.attack.sharing import FAULTS
+from basil.attack.basket_faults import FAULTS
 from basil.data import Dataset, Samples
 from basil.data.sensitive import SENSITIVE
 from basil.experiment import Custom, Hooks, Interrupted, Simulation, resume, set_up
-from basil.experiment import sharing as module
+from basil.experiment import sharing_phase as module
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Send
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from basil.attack.sharing import FAULTS
+from basil.attack.basket_faults import FAULTS
 from basil.cli import main
 from basil.data.sensitive import SENSITIVE
 from basil.errors import UserError

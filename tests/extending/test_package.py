@@ -87,7 +87,7 @@ def test_a_worker_elsewhere_must_have_the_same_source(installed, tmp_path):
         "import json, sys, tomllib\n"
         "from basil.experiment import Machine\n"
         "from basil.recipe import code_of, parse, to_tree\n"
-        "from basil.worker import run_away\n"
+        "from basil.many.worker import run_away\n"
         "recipe = parse(tomllib.load(open(sys.argv[1], 'rb')))\n"
         "tree, code = to_tree(recipe), code_of(recipe)\n"
         "(done, _), files = run_away((tree, code), Machine())\n"

@@ -24,7 +24,7 @@ from basil.peer.run import peer as node
 from basil.peer.run.data_sharing import Sharing
 from basil.peer.run.peer import Peer
 from basil.peer.run.start import Options
-from basil.protocol.acds import Outcome
+from basil.protocol.acds import SharingOutcome
 from basil.protocol.basket import Basket
 from basil.recipe import parse, to_toml
 from basil.recipe.schema import AttackPart
@@ -223,7 +223,9 @@ def test_what_was_received_is_there_after_a_restart(tmp_path: Path) -> None:
     mine = Sharing(settings, local_node(settings, digits, 2, AttackPart()), tmp_path)
     mine.begin()
     rows = to_rows(theirs, 10)[:7]
-    mine.finish(Outcome(received=Basket(rows, mine.bits), offered=Basket(rows[:0], mine.bits)))
+    mine.finish(
+        SharingOutcome(received=Basket(rows, mine.bits), offered=Basket(rows[:0], mine.bits))
+    )
     again = Sharing(settings, local_node(settings, digits, 2, AttackPart()), tmp_path)
     assert again.over
     assert again.take_in()["received"] == 7

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from basil.protocol.acds import Outcome, Sharer, acds
+from basil.protocol.acds import Sharer, SharingOutcome, acds
 from basil.protocol.anonymity import arcs, candidates
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Arrival, Receive, Send
@@ -163,7 +163,7 @@ def test_the_same_text_shares_bytes() -> None:
     images = np.random.default_rng(0).integers(0, 10, (2, 4, 785), np.uint8)
     never = np.zeros(2, bool)
 
-    def member(node: int) -> Generator[Any, Any, Outcome]:
+    def member(node: int) -> Generator[Any, Any, SharingOutcome]:
         return acds(
             Sharer(
                 id=node,

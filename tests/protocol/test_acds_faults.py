@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from basil import rng
-from basil.attack.sharing import FAULTS
+from basil.attack.basket_faults import FAULTS
 from basil.protocol.basket import Basket
 from basil.protocol.basket_inbox import BasketInbox, Sharer
 from basil.protocol.requests import Absent, Arrival

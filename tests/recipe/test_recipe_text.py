@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basil.attack import ATTACKS
-from basil.attack.sharing import FAULTS
+from basil.attack.basket_faults import FAULTS
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.learning.models import MODELS

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from basil.errors import UserError
-from basil.recipe.sweep import load_sweep
+from basil.recipe.sweep_plan import load_sweep
 
 GRID = """
 [ring]

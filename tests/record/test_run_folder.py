@@ -8,9 +8,9 @@ import pytest
 
 from basil.errors import UserError
 from basil.experiment import Machine, Simulation, set_up
+from basil.many.worker import run_tasks
 from basil.recipe import load, to_tree
 from basil.record.run_folder import FACTS, SUMMARY, held
-from basil.worker import run_tasks
 
 RECIPE = load("demo", ["scheme.rounds=1", "record.models=false"])
 

@@ -11,8 +11,8 @@ from basil.errors import UserError
 from basil.theory import (
     PAPER_TIMES,
     TABLE_III,
+    PartTimes,
     Setting,
-    Times,
     basil_plus_time,
     basil_time_bound,
     failure_exact,
@@ -118,7 +118,7 @@ def test_the_simulation_agrees_with_what_is_exact() -> None:
 
 def test_ubar_scores_as_in_table_3_or_as_the_protocol_does() -> None:
     assert make_plan(replace(PAPER, connectivity=10)).ubar.computation == pytest.approx(0.047)
-    measured = Times(forward=1, step=10, distance=100, average=1000)
+    measured = PartTimes(forward=1, step=10, distance=100, average=1000)
     ubar = make_plan(replace(PAPER, connectivity=10, times=measured)).ubar
     assert ubar.scored == 4  # 3 of 10 kept, and its own
     assert ubar.computation == 4 + 10 + 10 * 100 + 1000
@@ -126,7 +126,7 @@ def test_ubar_scores_as_in_table_3_or_as_the_protocol_does() -> None:
 
 def test_scored_on_arrival_groups_wait_less() -> None:
     one_second = {"parameters": 31_250, "megabits_per_second": 1.0, "rounds": 1}
-    times = Times(forward=0.25, step=1)
+    times = PartTimes(forward=0.25, step=1)
     plan = make_plan(Setting(40, 4, connectivity=4, groups=4, times=times, **one_second))  # type: ignore[arg-type]
     assert plan.grouped is not None
     assert plan.grouped.turn == 10 * (1 + 1 + 1) + 4 * (1 + 4) + (1 + 3)

@@ -3,7 +3,7 @@
 
 from basil.attack.adversary import ArmedAttack, Knowledge, adversary, lies_in
 from basil.attack.data import DataAttack, poisoned
-from basil.attack.table import ATTACKS, armed, options_of
+from basil.attack.entries import ATTACKS, armed, options_of
 from basil.attack.view import Attack, View, declares
 
 __all__ = [

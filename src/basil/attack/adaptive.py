@@ -21,7 +21,7 @@ from basil.attack.check import at_least, not_negative, one_of, positive, slot_of
 from basil.attack.omniscient import mean_of_benign
 from basil.attack.view import Trial, View, declares
 from basil.protocol.requests import ScoreAll
-from basil.protocol.rules.noise import excess, first
+from basil.protocol.rules.excess import excess, first
 from basil.protocol.rules.trust import mean_squares, region
 
 EASE = 0.5  # how much shorter each shift is than the one tried before it

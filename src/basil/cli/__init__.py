@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from basil.cli.arguments import add_jobs, add_shared, whole
 from basil.cli.calibrate import add_calibrate
 from basil.cli.node import add_node, add_running
-from basil.cli.options import add_jobs, add_shared, whole
 from basil.cli.peers import add_peers
 from basil.cli.plan import add_plan
 from basil.cli.reproduce import add_reproduce

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from basil.cli.options import logs
+from basil.cli.arguments import logs
 from basil.cli.progress import comparison_bar, on_terminal
-from basil.compare import Case, ExecutionSettings, Outcome, run_cases
 from basil.experiment import Machine
+from basil.many.cases import Case, CaseOutcome, ExecutionSettings, run_cases
 from basil.record.callback import named
 from basil.record.provenance import of_other_code
 from basil.record.read import read_facts
@@ -30,14 +30,16 @@ def settings(args: argparse.Namespace) -> ExecutionSettings:
     )
 
 
-def carry_out(todo: Sequence[Case], where: ExecutionSettings, quiet: bool = False) -> list[Outcome]:
+def carry_out(
+    todo: Sequence[Case], where: ExecutionSettings, quiet: bool = False
+) -> list[CaseOutcome]:
     """Run all; what became of each, in their order.
 
     Ctrl-C and SIGTERM stop the runs with a checkpoint, and say that the same command goes on.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _say_if_of_other_code(todo)
-    outcomes: dict[Path, Outcome] = {}
+    outcomes: dict[Path, CaseOutcome] = {}
     try:
         with comparison_bar(todo) as bar:
             for outcome in run_cases(todo, where, bar):

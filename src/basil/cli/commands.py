@@ -14,11 +14,10 @@ import torch
 
 from basil import data
 from basil.attack import ATTACKS
-from basil.attack.sharing import FAULTS
+from basil.attack.basket_faults import FAULTS
+from basil.cli.arguments import logs
 from basil.cli.carry_out import carry_out, machine, settings
-from basil.cli.options import logs
 from basil.cli.progress import on_terminal, run_bar
-from basil.compare import cases
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.data.sources import SOURCES
@@ -26,6 +25,7 @@ from basil.errors import UserError
 from basil.experiment import Hooks, Interrupted, Simulation, recipe_of, resume, set_up
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
+from basil.many.cases import cases
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import POOL, SCHEMES, runs_on
 from basil.recipe import NO_ATTACK, Recipe, label, load, shipped, warnings

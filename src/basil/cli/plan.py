@@ -10,8 +10,8 @@ from typing import Any
 
 from basil.errors import UserError
 from basil.theory import Estimate, Risk
-from basil.theory.plan import Plan, make_plan
-from basil.theory.setting import PAPER_TIMES, Setting, Sharing, Times
+from basil.theory.planner import Plan, make_plan
+from basil.theory.setting import PAPER_TIMES, PartTimes, Setting, Sharing
 
 PARAMETERS = {"cifar-cnn": 117_706, "mlp": 89_610}  # the paper's networks (Tables I, II)
 DEFAULT_MODEL = "cifar-cnn"
@@ -118,7 +118,7 @@ def _parameters(model: str) -> int:
         ) from None
 
 
-def read_times(path: Path) -> tuple[Times, int | None]:
+def read_times(path: Path) -> tuple[PartTimes, int | None]:
     """What `basil calibrate --save` wrote: seconds, and the model's number of parameters."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -135,7 +135,7 @@ def read_times(path: Path) -> tuple[Times, int | None]:
         if key in ("forward", "step") and key not in found:
             raise UserError(f"--times {path}: {key} is missing; basil calibrate --save writes it")
     parameters = found.get("parameters")
-    return Times(**seconds), parameters if isinstance(parameters, int) else None
+    return PartTimes(**seconds), parameters if isinstance(parameters, int) else None
 
 
 def rows_of(plan: Plan) -> Rows:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from basil.compare import Case
+from basil.many.cases import Case
 from basil.record.recorder import Progress
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from basil.cli.options import add_jobs, add_shared, whole
+from basil.cli.arguments import add_jobs, add_shared, whole
 from basil.errors import UserError
 
 
@@ -45,10 +45,10 @@ def add_reproduce(commands: Any) -> None:
 def reproduce(args: argparse.Namespace) -> int:
     """basil reproduce FIGURE … | --all | --list"""
     from basil.cli.carry_out import carry_out, settings
+    from basil.many.figures import lacking_data, plan_figure, reproduction
     from basil.recipe.figure import figures, load_figure
     from basil.report.reproduction import can_draw, write_reproduction
     from basil.report.reproductions import write_set
-    from basil.reproduce import lacking_data, plan_figure, reproduction
 
     if args.list:
         return _list(args.json)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from basil.cli.options import add_jobs, add_shared
+from basil.cli.arguments import add_jobs, add_shared
 from basil.errors import UserError
 
 
@@ -32,8 +32,8 @@ def add_sweep(commands: Any) -> None:
 def sweep(args: argparse.Namespace) -> int:
     """basil sweep SWEEP.toml [--engine pool|ray]"""
     from basil.cli.carry_out import carry_out, settings
-    from basil.recipe.sweep import load_sweep
-    from basil.sweep import sweep_cases, tidy, write_table
+    from basil.many.sweep import sweep_cases, tidy, write_table
+    from basil.recipe.sweep_plan import load_sweep
 
     if args.address is not None and args.engine != "ray":
         raise UserError(f"--address {args.address}: it goes with --engine ray")

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
+from basil.engine.durations import Durations
 from basil.engine.process import Process
-from basil.engine.timing import Timing
 from basil.learning.compute import Compute
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses
@@ -30,7 +30,7 @@ class Jobs:
     def __init__(
         self,
         compute: Compute,
-        timing: Timing,
+        timing: Durations,
         after: After,
         resume: Callable[[Process, Any], None],
     ) -> None:

@@ -19,10 +19,10 @@ from typing import Protocol as Interface
 from torch import Tensor
 
 from basil.engine.deadlines import Deadlines
+from basil.engine.durations import Durations, size_of
 from basil.engine.jobs import Jobs
 from basil.engine.process import Absence, Process, Work
 from basil.engine.relaxed_gc import relaxed_gc
-from basil.engine.timing import Timing, size_of
 from basil.learning.compute import Compute
 from basil.learning.pool import Batch
 from basil.protocol.drive import Driver
@@ -71,7 +71,7 @@ class Simulator:
         nodes: Mapping[int, bool],  # node -> is it Byzantine?
         start: Start,
         compute: Compute,
-        timing: Timing,
+        timing: Durations,
         observer: Observer,
         absences: tuple[Absence, ...] = (),
     ) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from basil import data
 from basil.data import Samples
-from basil.engine.timing import Timing
+from basil.engine.durations import Durations
 from basil.experiment.machine import (
     Custom,
     Machine,
@@ -17,7 +17,7 @@ from basil.experiment.nodes import check_options
 from basil.experiment.options import options_of
 from basil.experiment.participants import gather
 from basil.experiment.setup import Setup
-from basil.experiment.sharing import share
+from basil.experiment.sharing_phase import share
 from basil.learning.cuda import compute_for
 from basil.learning.models import corner, cross_entropy, half_squared_error
 from basil.learning.pool import Pool
@@ -73,7 +73,7 @@ def set_up(
     graph = participants.graph
     recipe = with_measured_times(recipe, compute, max(graph.degrees) if graph else 1)
     costs = recipe.time  # numbers by now, each of them
-    timing = Timing(
+    timing = Durations(
         float(costs.forward),
         float(costs.step),
         costs.megabits,

@@ -16,7 +16,7 @@ from basil.learning.cuda import compute_for
 from basil.learning.models import MODELS, cross_entropy, initialise
 from basil.learning.pool import Batch, Pool
 from basil.protocol.aggregate import distances, weighted_mean
-from basil.theory import Times
+from basil.theory import PartTimes
 
 SHAPES = {"cifar-cnn": (3, 32, 32), "mlp": (1, 28, 28)}  # the paper's networks and their images
 CLASSES = 10
@@ -41,8 +41,8 @@ class Calibration:
     deserialise: float
 
     @property
-    def times(self) -> Times:
-        return Times(self.forward, self.step, self.distance, self.average)
+    def times(self) -> PartTimes:
+        return PartTimes(self.forward, self.step, self.distance, self.average)
 
     @property
     def ubar_over_basil(self) -> float:

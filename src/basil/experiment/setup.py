@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from basil.data import Dataset
-from basil.engine.timing import Timing
+from basil.engine.durations import Durations
 from basil.experiment.node_data import NodeData
 from basil.experiment.options import options_of
 from basil.experiment.participants import Participants
-from basil.experiment.sharing import Shared
+from basil.experiment.sharing_phase import Shared
 from basil.learning.compute import Compute
 from basil.learning.pool import Pool
 from basil.learning.schedule import SCHEDULES
@@ -29,7 +29,7 @@ class Setup:
     data: Dataset
     node_data: NodeData
     compute: Compute
-    timing: Timing
+    timing: Durations
     test: Pool
     triggered: Pool | None  # test samples with a backdoor's trigger
     shared: Shared | None  # what came of the data sharing, if there was one

@@ -13,7 +13,7 @@ from basil.protocol.basket import Basket
 from basil.protocol.basket_inbox import BasketInbox, Incident, Part, Sharer
 from basil.protocol.requests import Request, Send
 
-__all__ = ["Incident", "Outcome", "Receipt", "Sharer", "acds"]
+__all__ = ["Incident", "Receipt", "Sharer", "SharingOutcome", "acds"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Receipt:
 
 
 @dataclass(eq=False)
-class Outcome:
+class SharingOutcome:
     """What a node has after the sharing."""
 
     received: Basket
@@ -36,7 +36,7 @@ class Outcome:
     time: float = 0.0
 
 
-def acds(node: Sharer) -> Generator[Request, Any, Outcome]:
+def acds(node: Sharer) -> Generator[Request, Any, SharingOutcome]:
     """Algorithm 2 for one node.  Returns what it has received."""
     inbox, table = BasketInbox(node), node.table
     chosen, batches = random_selection(inbox)  # phase 1
@@ -49,7 +49,7 @@ def acds(node: Sharer) -> Generator[Request, Any, Outcome]:
         own = stored.samples if len(inbox.ring) > 1 else chosen
         yield from share_globally(inbox, own, stored)  # phase 3
     received = stored.samples.unknown_to(node.samples)
-    return Outcome(received, chosen, stored.receipts, inbox.incidents, inbox.now)
+    return SharingOutcome(received, chosen, stored.receipts, inbox.incidents, inbox.now)
 
 
 def random_selection(inbox: BasketInbox) -> tuple[Basket, list[Basket]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from basil.attack import ATTACKS
-from basil.attack.sharing import FAULTS
+from basil.attack.basket_faults import FAULTS
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.learning.models import MODELS
@@ -121,7 +121,7 @@ class AttackPart:
 
 
 @dataclass(frozen=True)
-class Time:
+class TimePart:
     """The virtual clock; the defaults are the paper's own (App. H-D, Table III)."""
 
     forward: float | str = TABLE_III.forward  # seconds to evaluate one batch, or "measured"
@@ -160,7 +160,7 @@ class Recipe:
     scheme: Scheme = field(default_factory=Scheme)
     learning: Learning = field(default_factory=Learning)
     attack: AttackPart = field(default_factory=AttackPart)
-    time: Time = field(default_factory=Time)
+    time: TimePart = field(default_factory=TimePart)
     record: RecordPart = field(default_factory=RecordPart)
     compare: Compare = field(default_factory=Compare)
 
@@ -226,7 +226,7 @@ SECTIONS: dict[str, type[Any]] = {
     "scheme": Scheme,
     "learning": Learning,
     "attack": AttackPart,
-    "time": Time,
+    "time": TimePart,
     "record": RecordPart,
     "compare": Compare,
 }

@@ -8,7 +8,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from basil.report.plots import BLUE, FAINT, GREEN, STYLE, VERMILLION, save
 from basil.theory import smallest_connectivity
-from basil.theory.plan import Plan, failure_curve
+from basil.theory.planner import Plan, failure_curve
 
 LEAST = 1e-12  # what the axis of probabilities goes down to
 WIDE = 30  # times that differ by more are drawn on a logarithmic scale

@@ -38,7 +38,7 @@ from basil.theory.parallel import (
     basil_plus_time,
     basil_plus_time_printed,
 )
-from basil.theory.plan import GroupChoice, Plan, Risk, failure_curve, make_plan
+from basil.theory.planner import GroupChoice, Plan, Risk, failure_curve, make_plan
 from basil.theory.resilience import (
     Estimate,
     disconnected,
@@ -49,7 +49,7 @@ from basil.theory.resilience import (
     majority_probability,
     smallest_connectivity,
 )
-from basil.theory.setting import PAPER_TIMES, Setting, Sharing, Times
+from basil.theory.setting import PAPER_TIMES, PartTimes, Setting, Sharing
 
 __all__ = [
     "PAPER_TIMES",
@@ -57,6 +57,7 @@ __all__ = [
     "TABLE_III_UBAR_SCORED",
     "Estimate",
     "GroupChoice",
+    "PartTimes",
     "Plan",
     "Risk",
     "RoundCost",
@@ -64,7 +65,6 @@ __all__ = [
     "Setting",
     "Sharing",
     "Stages",
-    "Times",
     "Timing",
     "acds_bits",
     "acds_time",

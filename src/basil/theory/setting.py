@@ -12,7 +12,7 @@ KEPT: Final = 0.33  # of UBAR's neighbours after its distance-based stage (App. 
 
 
 @dataclass(frozen=True)
-class Times:
+class PartTimes:
     """Seconds of the parts of a turn, for any S."""
 
     forward: float
@@ -33,7 +33,7 @@ class Times:
         return max(1, int(KEPT * neighbours)) + 1 if neighbours else 0
 
 
-PAPER_TIMES: Final = Times(
+PAPER_TIMES: Final = PartTimes(
     forward=TABLE_III.forward,
     step=TABLE_III.step,
     distance=TABLE_III.distance / 10,
@@ -68,7 +68,7 @@ class Setting:
     megabits_per_second: float = 100.0
     rounds: int = 500
     ring_rounds: int = 1  # τ
-    times: Times = PAPER_TIMES
+    times: PartTimes = PAPER_TIMES
     sharing: Sharing = Sharing()
     trials: int = 0  # of a simulation
     seed: int = 0

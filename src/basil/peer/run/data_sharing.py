@@ -18,12 +18,12 @@ import numpy as np
 import torch
 
 from basil import rng
-from basil.attack.sharing import FAULTS, meddler
+from basil.attack.basket_faults import FAULTS, meddler
 from basil.data.rows import from_rows, possible, to_rows
 from basil.experiment import LocalNode
-from basil.experiment.sharing import timetable
+from basil.experiment.sharing_phase import timetable
 from basil.peer.messages.bodies import Rows
-from basil.protocol.acds import Outcome, Sharer, acds
+from basil.protocol.acds import Sharer, SharingOutcome, acds
 from basil.protocol.basket import Basket
 from basil.protocol.requests import Request
 from basil.protocol.timetable import Timetable
@@ -68,7 +68,7 @@ class Sharing:
         known.update(f"{self.table.size} {self.samples.shape[1]}".encode())
         return known.hexdigest()
 
-    def protocol(self, now: float, seeded: bool) -> Generator[Request, Any, Outcome]:
+    def protocol(self, now: float, seeded: bool) -> Generator[Request, Any, SharingOutcome]:
         """`seeded`: with the simulator's shuffles; otherwise nobody can guess them."""
         node, local = self.local.node, self.local
         stream = rng.stream(self.recipe.seed, "node", node, "sharing")
@@ -102,7 +102,7 @@ class Sharing:
     def begin(self) -> None:
         self._begun.touch()
 
-    def finish(self, outcome: Outcome) -> dict[str, Any]:
+    def finish(self, outcome: SharingOutcome) -> dict[str, Any]:
         """Keep what was received.  Returns what the summary says of it."""
         rows = torch.from_numpy(np.ascontiguousarray(outcome.received.rows))
         facts = {

@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
+from basil.engine.durations import size_of
 from basil.engine.process import Work
-from basil.engine.timing import size_of
 from basil.learning.compute import Compute
 from basil.peer.run.inbox import Inbox, Stopped
 from basil.peer.run.liveness import Patience, longest_honest

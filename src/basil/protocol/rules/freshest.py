@@ -7,7 +7,7 @@ from torch import Tensor
 from basil.errors import UserError
 from basil.protocol.requests import Score
 from basil.protocol.rules.contract import Candidates, RuleGenerator
-from basil.protocol.rules.noise import above_the_lowest, first
+from basil.protocol.rules.excess import above_the_lowest, first
 
 
 def freshest(candidates: Candidates, *, z: float = 1.0, anchor: bool = True) -> RuleGenerator:

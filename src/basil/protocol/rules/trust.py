@@ -13,9 +13,9 @@ from basil.errors import UserError
 from basil.learning.promises import chosen, means_of, stacked, tensor_of
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, RuleGenerator
+from basil.protocol.rules.excess import above_the_lowest, column, excess, first
 from basil.protocol.rules.freshest import non_negative
 from basil.protocol.rules.lineage import lineage
-from basil.protocol.rules.noise import above_the_lowest, column, excess, first
 from basil.protocol.rules.records import MOST, recalled, remembered
 
 KEPT = 0.9  # what a turn's mean square counts a round later

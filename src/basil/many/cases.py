@@ -13,18 +13,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from basil.engine.gpu import gpu_processes
-from basil.engine.pool import Ended, in_processes
-from basil.engine.ray import on_ray
-from basil.engine.round_robin import AT_ONCE
 from basil.errors import UserError
 from basil.experiment import Machine, choose_device, others_code
 from basil.foreign import whereabouts
+from basil.many.gpu import gpu_processes
+from basil.many.processes import Ended, in_processes
+from basil.many.ray import on_ray
+from basil.many.round_robin import AT_ONCE
+from basil.many.worker import Finished, ready, run_away, run_tasks, unpack
 from basil.protocol.schemes import GRAPH, runs_on
 from basil.recipe import MEASURED, Recipe, code_of, fingerprint, label, parse, to_tree, vary
 from basil.record.read import read_run
 from basil.record.run_folder import FACTS, METRICS, SUMMARY
-from basil.worker import Finished, ready, run_away, run_tasks, unpack
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """A finished case: its summary, or the sentence that says why there is none."""
 
     case: Case
@@ -92,7 +92,7 @@ def run_cases(
     todo: Sequence[Case],
     settings: ExecutionSettings,
     watch: Callable[[Sequence[Case]], None] = lambda running: None,
-) -> Iterator[Outcome]:
+) -> Iterator[CaseOutcome]:
     """Run all cases; finished ones are kept, interrupted ones go on.  Yields in order of finishing.
 
     On a CPU each process takes one case after the other and computes with one thread, so that
@@ -104,7 +104,7 @@ def run_cases(
     waiting = []
     for case in todo:
         if (case.folder / SUMMARY).exists():
-            yield Outcome(case, read_run(case.folder).summary, None, new=False)
+            yield CaseOutcome(case, read_run(case.folder).summary, None, new=False)
         else:
             waiting.append(case)
     if waiting:
@@ -113,7 +113,7 @@ def run_cases(
 
 def _here(
     waiting: list[Case], settings: ExecutionSettings, watch: Callable[[Sequence[Case]], None]
-) -> Iterator[Outcome]:
+) -> Iterator[CaseOutcome]:
     machine = settings.machine
     device = choose_device(machine.device)  # a wrong one is said here, not once for each process
     on_gpu = device.type == "cuda"
@@ -132,12 +132,12 @@ def _here(
         group = groups[ended.number]
         found = ended.result or [(None, ended.error)] * len(group)
         for case, finished in zip(group, found, strict=True):
-            yield Outcome(case, *finished, new=True)
+            yield CaseOutcome(case, *finished, new=True)
 
 
 def _on_ray(
     waiting: list[Case], settings: ExecutionSettings, watch: Callable[[Sequence[Case]], None]
-) -> Iterator[Outcome]:
+) -> Iterator[CaseOutcome]:
     work = partial(run_away, machine=settings.machine, log=settings.log, places=whereabouts())
     pieces = [(to_tree(case.recipe), code_of(case.recipe)) for case in waiting]
     gpus = 1 / gpu_processes() if settings.machine.device.startswith("cuda") else 0.0
@@ -153,11 +153,11 @@ def _on_ray(
     ):
         case = waiting[ended.number]
         if ended.result is None:
-            yield Outcome(case, None, ended.error, new=True)
+            yield CaseOutcome(case, None, ended.error, new=True)
             continue
         finished, files = ended.result
         unpack(case.folder, files)
-        yield Outcome(case, *finished, new=True)
+        yield CaseOutcome(case, *finished, new=True)
 
 
 def _shares(cases: list[Case], processes: int) -> list[list[Case]]:

@@ -11,7 +11,7 @@ NOTE_BYTES = 64  # a message without a model: who, which round
 
 
 @dataclass(frozen=True)
-class Timing:
+class Durations:
     """Seconds for a forward pass of one batch and for one SGD step; a link's rate and latency."""
 
     forward: float

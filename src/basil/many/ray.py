@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from basil import __version__
-from basil.engine.pool import LOOK, Ended
 from basil.errors import UserError
+from basil.many.processes import LOOK, Ended
 
 PATIENCE = 10.0  # seconds, for a host to answer and for tasks to end
 START = 60.0  # seconds, for a first worker to start

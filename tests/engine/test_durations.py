@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from basil.engine.timing import Timing
+from basil.engine.durations import Durations
 from basil.recipe import Recipe
 from basil.theory import TABLE_III, basil_turns
 from basil.theory import Timing as Plan
@@ -52,6 +52,6 @@ def test_turns_end_when_the_paper_says(
 def test_both_clocks_send_a_model_in_the_same_time() -> None:
     clock = Recipe().time
     assert (clock.forward, clock.step) == (TABLE_III.forward, TABLE_III.step)
-    engine = Timing(0.0, 0.0, clock.megabits)
+    engine = Durations(0.0, 0.0, clock.megabits)
     assert engine.link(4 * 117_706) == pytest.approx(TABLE_III.link(117_706))
     assert engine.link(4 * 117_706) == pytest.approx(3.766592 / 100)  # 3.77 Mbit at 100 Mb/s

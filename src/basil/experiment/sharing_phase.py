@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from basil import rng
-from basil.attack.sharing import FAULTS, meddler
+from basil.attack.basket_faults import FAULTS, meddler
 from basil.data import Dataset
+from basil.engine.durations import Durations
 from basil.engine.process import Absence, Work
 from basil.engine.simulate import Simulator
-from basil.engine.timing import Timing
 from basil.experiment.node_data import NodeData
 from basil.experiment.offers import label_type
 from basil.learning.compute import Compute
 from basil.protocol import anonymity
-from basil.protocol.acds import Outcome, Sharer, acds
+from basil.protocol.acds import Sharer, SharingOutcome, acds
 from basil.protocol.basket import Basket
 from basil.protocol.drive import Driver
 from basil.protocol.requests import Arrival, Protocol, Record, Request, Send
@@ -38,7 +38,7 @@ class Shared:
 
     table: Timetable
     byzantine: frozenset[int] = frozenset()
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    outcomes: dict[int, SharingOutcome] = field(default_factory=dict)
     traffic: Counter[int] = field(default_factory=Counter)  # node -> bytes as Prop. 3 counts them
     work: Work = field(default_factory=Work)
     noise: dict[str, Any] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def bits_of_a_sample(data: Dataset) -> int:
 
 
 def share(
-    recipe: Recipe, held: NodeData, data: Dataset, compute: Compute, timing: Timing
+    recipe: Recipe, held: NodeData, data: Dataset, compute: Compute, timing: Durations
 ) -> Shared:
     """Let all nodes share, on a virtual clock that starts at 0."""
     part, offers, bits = recipe.sharing, held.offers, bits_of_a_sample(data)
@@ -179,7 +179,9 @@ def timetable(recipe: Recipe, held: NodeData, hop: Callable[[int], float]) -> Ti
     )
 
 
-def _metered(node: int, protocol: Generator[Request, Any, Outcome], shared: Shared) -> Protocol:
+def _metered(
+    node: int, protocol: Generator[Request, Any, SharingOutcome], shared: Shared
+) -> Protocol:
     """Keep the outcome; count what a node sends (a multicast once) and hears from other groups."""
     driver = Driver(protocol)
     for request in driver:

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from basil.compare import Case, Outcome, case_of
-from basil.recipe.sweep import Point
+from basil.many.cases import Case, CaseOutcome, case_of
+from basil.recipe.sweep_plan import Point
 from basil.record.callback import flat
 
 TABLE = "sweep.csv"
@@ -23,7 +23,9 @@ def sweep_cases(points: Sequence[Point], out: Path) -> list[Case]:
     return list({case.folder: case for case in found}.values())
 
 
-def tidy(points: Sequence[Point], outcomes: Sequence[Outcome], out: Path) -> list[dict[str, Any]]:
+def tidy(
+    points: Sequence[Point], outcomes: Sequence[CaseOutcome], out: Path
+) -> list[dict[str, Any]]:
     """The rows, in the sweep's order.  A failed run has a row too, with the reason in `error`."""
     ended = {outcome.case.folder: outcome for outcome in outcomes}
     rows = []

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import torch
 
-from basil.compare import Case, case_of
 from basil.data import present
+from basil.many.cases import Case, case_of
+from basil.many.numbers import number_verdicts
 from basil.recipe.figure import Drawn, Figure, drawn
 from basil.record.provenance import surroundings
 from basil.record.read import read_run
 from basil.record.run_folder import FACTS
 from basil.report.reproduction import Reproduction
 from basil.report.verdict import Traced, verdicts
-from basil.reproduce.numbers import number_verdicts
 
 RUNS = "runs"  # below the folder of all figures: what two of them need is run once
 

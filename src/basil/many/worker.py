@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from basil.engine.round_robin import AT_ONCE, round_robin
 from basil.errors import UserError
 from basil.experiment import (
     Hooks,
@@ -25,6 +24,7 @@ from basil.experiment import (
     take_up,
 )
 from basil.foreign import Whereabouts, find_again
+from basil.many.round_robin import AT_ONCE, round_robin
 from basil.recipe import code_of, parse
 from basil.record.callback import named
 from basil.record.read import read_run
