@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from safetensors import safe_open
@@ -292,3 +293,10 @@ def test_a_reader_that_stops_reading_is_no_mistake():
 def test_the_same_bits_and_the_fastest_kernels_exclude_each_other(refused, tiny):
     sentence = refused("run", "tiny.toml", "--deterministic", "--compile")
     assert "--deterministic and --compile do not go together" in sentence
+
+
+@pytest.mark.filterwarnings("always")
+def test_an_old_name_gets_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["run", "demo", "-s", "scheme.rule=trust", "-s", "scheme.kin=3.0"]
+    assert main([*words, "-s", "scheme.rounds=1", "--out", str(tmp_path / "run")]) == 0
+    assert "warning: scheme.kin is now scheme.lineage_ratio\n" in capsys.readouterr().err

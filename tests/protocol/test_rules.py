@@ -143,10 +143,10 @@ def trust_literally(
     models: list[list[Vector]],
     *,
     z: float,
-    kin: float,
+    lineage_ratio: float,
     memory: float,
-    learnt: float,
-    far: float,
+    learnt_share: float,
+    excess_limit: float,
 ) -> list[int]:
     """Index chosen in each round.  One's own models are OWN, 2 OWN, …; the region is wide."""
     began = statistics.fmean(rounds[0][-1])
@@ -160,7 +160,7 @@ def trust_literally(
             start = [*models[len(made) - 1], last][made[-1]]
             squares = 0.9 * squares + math.dist(start, now) ** 2
             weights = 0.9 * weights + 1
-            turns = lineage_literally(stored, math.sqrt(squares / weights), kin)
+            turns = lineage_literally(stored, math.sqrt(squares / weights), lineage_ratio)
         alone = bool(made) and made[-1] == len(stored)
         best = min(table[:-1], key=statistics.fmean)
         gained = 1 - statistics.fmean(best) / began
@@ -169,8 +169,8 @@ def trust_literally(
             excesses[j].append(excess(row, best))
             aged = [(memory**a, min(3.0, e)) for a, e in enumerate(reversed(excesses[j]))]
             average = sum(w * e for w, e in aged) / sum(w for w, _ in aged)
-            tolerance = z if turns[j] is not None and average <= far else z / 2
-            tolerance *= max(0.0, min(1.0, gained / learnt))
+            tolerance = z if turns[j] is not None and average <= excess_limit else z / 2
+            tolerance *= max(0.0, min(1.0, gained / learnt_share))
             if excess(row, best) <= tolerance and (alone or excess(row, table[-1]) <= z):
                 near.append(j)
         made.append(max(near, key=lambda j: (turns[j] or 0, -j), default=len(table) - 1))
@@ -191,13 +191,16 @@ gained = st.lists(st.lists(positive, min_size=4, max_size=4), min_size=7, max_si
 def test_trust_against_a_literal_twin(
     rounds: list[Table], seed: int, learnt: float, far: float
 ) -> None:
-    options = {"z": 1.31, "kin": 2.1, "memory": 0.9, "learnt": learnt, "far": far}
+    shares = {"learnt_share": learnt, "excess_limit": far}
+    options = {"z": 1.31, "lineage_ratio": 2.1, "memory": 0.9, **shares}
     models = [family(seed + i, 6, turn=3.0) for i in range(len(rounds))]
     state: dict[str, Any] = {}
     made = []
     for k, (table, stored) in enumerate(zip(rounds, models, strict=True), 1):
         mine = k * OWN
-        choice = choose("trust", table[:-1], table[-1], state, stored, mine, c=1e6, **options)
+        choice = choose(
+            "trust", table[:-1], table[-1], state, stored, mine, region_reach=1e6, **options
+        )
         made.append(choice.selected.index)
         state = choice.state
     assert made == trust_literally(rounds, models, **options)
@@ -215,16 +218,16 @@ def test_how_far_above_the_lowest_one_may_be() -> None:
     turn = {"start": torch.tensor([0.0, 3.0, 3.0]), "sums": torch.zeros(3)}
     known = {"began": torch.tensor(2.0, dtype=torch.float64), "trust": turn}
 
-    def chosen(state: dict[str, Any], *, learnt: float = 0.5, **options: float) -> int:
-        options = {"learnt": learnt, "far": 3.0} | options
+    def chosen(state: dict[str, Any], *, learnt_share: float = 0.5, **options: float) -> int:
+        options = {"learnt_share": learnt_share, "excess_limit": 3.0} | options
         return choose("trust", rows, [9.0] * 4, state, models, mine, **options).selected.index
 
     # The lowest loss is 1, half of what it was; as much as there was to be learnt.
     assert chosen(known, z=3.0) == 0
     assert chosen(known, z=2.99) == 1
     # Half way: half of the tolerance.
-    assert chosen(known, learnt=1.0, z=6.0) == 0
-    assert chosen(known, learnt=1.0, z=5.99) == 1
+    assert chosen(known, learnt_share=1.0, z=6.0) == 0
+    assert chosen(known, learnt_share=1.0, z=5.99) == 1
     # Nothing is learnt, or less: only the lowest will do.
     assert chosen(known | {"began": torch.tensor(1.0, dtype=torch.float64)}, z=1e6) == 1
     assert chosen(known | {"began": torch.tensor(0.9, dtype=torch.float64)}, z=1e6) == 1
@@ -238,9 +241,9 @@ def test_how_far_above_the_lowest_one_may_be() -> None:
     models[0] = [1.0, 0.0, 0.0]
     # With a weight of 2 it was 1 above the lowest; with this round (0.98 · 2 + 3) / (0.98 · 2 + 1).
     records = known | {"records": {"0": torch.tensor([2.0, 2.0], dtype=torch.float64)}}
-    assert chosen(records, z=3.0, far=1.676) == 0
-    assert chosen(records, z=3.0, far=1.675) == 1
-    assert chosen(records, z=6.0, far=1.675) == 0
+    assert chosen(records, z=3.0, excess_limit=1.676) == 0
+    assert chosen(records, z=3.0, excess_limit=1.675) == 1
+    assert chosen(records, z=6.0, excess_limit=1.675) == 0
 
 
 def test_garbage_counts_as_three_standard_errors() -> None:
@@ -284,9 +287,13 @@ def test_what_one_began_with_is_ones_own_first_loss() -> None:
 def test_around_a_model_that_is_lost_there_is_no_region() -> None:
     own, far = [math.nan, 1.0, 1.0], [9.0, -9.0, 1.5]
     before = {"start": torch.tensor([0.9, 0.9, 0.9]), "sums": torch.ones(3)}
-    model, state, _ = trusted([far], own, {"trust": before}, [[math.inf] * 4, FAIR], c=0.2)
+    model, state, _ = trusted(
+        [far], own, {"trust": before}, [[math.inf] * 4, FAIR], region_reach=0.2
+    )
     assert model == far
-    found, _, _ = trusted([[9.5, -9.5, 99.0]], [9.1, -9.1, 1.6], state, [BAD, GOOD], c=0.2)
+    found, _, _ = trusted(
+        [[9.5, -9.5, 99.0]], [9.1, -9.1, 1.6], state, [BAD, GOOD], region_reach=0.2
+    )
     assert found == pytest.approx([9.3, -9.3, 1.8], abs=1e-5)  # own turn: 0.1 in each coordinate
 
 
@@ -328,14 +335,14 @@ def trusted(
 def test_the_region_by_hand() -> None:
     """First turn: no region.  Then own steps of 0.1 and, in the second layer, √(0.3² + 0.4²)/2."""
     own, far = [1.0, 1.0, 1.0], [9.0, -9.0, 1.5]
-    model, state, asked = trusted([far], own, {}, [BAD], c=0.2)
+    model, state, asked = trusted([far], own, {}, [BAD], region_reach=0.2)
     assert model == far
     assert asked == [own]
 
     now = [9.1, -8.7, 1.9]  # trained from `far`: a turn of (0.1, 0.3, 0.4)
     s = 0.1, math.sqrt((0.09 + 0.16) / 2)
     corner = [9.1 - 0.2 * 10 * s[0], -8.7 + 0.2 * 10 * s[1], 1.9]
-    model, state, asked = trusted([[0.0, 5.0, 1.8]], now, state, [BAD, GOOD], c=0.2)
+    model, state, asked = trusted([[0.0, 5.0, 1.8]], now, state, [BAD, GOOD], region_reach=0.2)
     assert model == pytest.approx([corner[0], corner[1], 1.8], abs=1e-5)  # 1.8 was inside
     assert asked[1] == pytest.approx(model)
 
@@ -343,7 +350,7 @@ def test_the_region_by_hand() -> None:
     after = [model[0], model[1] + 0.3, model[2] - 0.4]
     reach = 2 * math.sqrt(0.9 * 0.01 / 1.9), 2 * math.sqrt(0.125)
     wild = [after[0] + 100, after[1] - 100, after[2] + 100]
-    found, _, _ = trusted([wild], after, state, [BAD, GOOD], c=0.2)
+    found, _, _ = trusted([wild], after, state, [BAD, GOOD], region_reach=0.2)
     expected = [after[0] + reach[0], after[1] - reach[1], after[2] + reach[1]]
     assert found == pytest.approx(expected, abs=1e-4)
 
@@ -352,9 +359,9 @@ def test_what_would_cost_something_is_not_pulled_in() -> None:
     own, before = [1.0, 1.0, 1.0], {"start": torch.tensor([0.9, 0.9, 0.9]), "sums": torch.zeros(3)}
     state = {"trust": before}
     corner = [1.5, 0.5, 1.0]  # reach 0.5 · 10 · 0.1
-    pulled, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, FAIR], c=0.5)
+    pulled, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, FAIR], region_reach=0.5)
     assert pulled == pytest.approx(corner)
-    kept, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, BAD], c=0.5)
+    kept, _, _ = trusted([[7.0, -7.0, 1.0]], own, state, [BAD, BAD], region_reach=0.5)
     assert kept == [7.0, -7.0, 1.0]
 
 
@@ -362,13 +369,13 @@ def test_what_would_cost_something_is_not_pulled_in() -> None:
     ("rule", "options", "sentence"),
     [
         ("freshest", {"z": -1.0}, "scheme.z"),
-        ("trust", {"learnt": 0.0}, "scheme.learnt"),
-        ("trust", {"learnt": 1.1}, "scheme.learnt"),
-        ("trust", {"far": -1.0}, "scheme.far"),
-        ("trust", {"kin": 0.9}, "scheme.kin"),
+        ("trust", {"learnt_share": 0.0}, "scheme.learnt_share"),
+        ("trust", {"learnt_share": 1.1}, "scheme.learnt_share"),
+        ("trust", {"excess_limit": -1.0}, "scheme.excess_limit"),
+        ("trust", {"lineage_ratio": 0.9}, "scheme.lineage_ratio"),
         ("trust", {"memory": 0.0}, "scheme.memory"),
         ("trust", {"memory": 1.5}, "scheme.memory"),
-        ("trust", {"c": 0.0}, "scheme.c"),
+        ("trust", {"region_reach": 0.0}, "scheme.region_reach"),
         ("trust", {"z": -1.0}, "scheme.z"),
     ],
 )

@@ -348,3 +348,23 @@ def test_a_recorded_key_that_is_gone_is_read_where_it_did_nothing() -> None:
     assert parse({"sharing": {"alpha": 0.1, "compress": False}}).sharing.alpha == 0.1
     with pytest.raises(UserError, match="unknown key 'compress'"):
         parse({"sharing": {"compress": True}})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("kin", "lineage_ratio"),
+        ("learnt", "learnt_share"),
+        ("far", "excess_limit"),
+        ("c", "region_reach"),
+    ],
+)
+def test_an_old_name_works_and_says_the_new_one(old: str, new: str) -> None:
+    value = 0.75 if old == "learnt" else 3.0
+    with pytest.warns(FutureWarning, match=rf"scheme\.{old} is now scheme\.{new}$"):
+        recipe = parse({"scheme": {"rule": "trust", old: value}})
+    assert recipe.scheme.options[new] == value
+    with pytest.raises(UserError, match=f"scheme.{old} is now scheme.{new}: give only that one"):
+        parse({"scheme": {"rule": "trust", old: value, new: value}})
+    with pytest.raises(UserError, match=f"unknown key '{old}'"):  # of another rule
+        parse({"scheme": {"rule": "lowest-loss", old: value}})

@@ -3,8 +3,10 @@
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from basil.cli.arguments import add_jobs, add_shared, whole
 from basil.cli.calibrate import add_calibrate
@@ -94,11 +96,16 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _say(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 some of many runs failed, 2 wrong input, 130 interrupted, 141 nobody
     reads on (`… | head`).
     """
     args = parser().parse_args(argv)
+    warnings.showwarning = _say
     try:
         # Imported late: PyTorch takes seconds, and --help should not.
         commands = import_module(getattr(args, "home", "basil.cli.commands"))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
+from warnings import warn
 
 from basil.attack import ATTACKS
 from basil.attack import options_of as attack_options
@@ -195,6 +196,7 @@ def _section(name: str, kind: type[Any], values: Mapping[str, Any], source: str)
         options = options_of(name, values)
     except UserError as error:
         raise UserError(f"{error} ({source})") from error
+    values = _by_new_names(name, values)
     known_keys(values, {**hints, **options}, source)
     given = {k: v for k, v in values.items() if k in hints}
     if "events" in given:
@@ -209,6 +211,21 @@ def _section(name: str, kind: type[Any], values: Mapping[str, Any], source: str)
             for key, default in options.items()
         }
     return kind(**given)
+
+
+def _by_new_names(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that an entry once had by another name (`renamed`), with a sentence for each."""
+    found = dict(values)
+    for key, table in OPTION_TABLES.get(section, []):
+        name = values.get(key, getattr(SECTIONS[section](), key))
+        renamed = {} if name == NO_ATTACK else getattr(table[name], "renamed", {})
+        for old in found.keys() & renamed:
+            new = renamed[old]
+            if new in found:
+                raise UserError(f"{section}.{old} is now {section}.{new}: give only that one")
+            warn(f"{section}.{old} is now {section}.{new}", FutureWarning, stacklevel=2)
+            found[new] = found.pop(old)
+    return found
 
 
 def _events(rows: Any, source: str) -> tuple[Event, ...]:

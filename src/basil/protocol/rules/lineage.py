@@ -4,23 +4,23 @@ import torch
 from torch import Tensor
 
 
-def lineage(models: Tensor, length: Tensor, kin: float) -> tuple[Tensor, Tensor]:
+def lineage(models: Tensor, length: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
     """Of models [S, d], nearest predecessor's first: how many turns, and which go back to others.
 
-    Model j goes back to the older one that is nearest to it, if that is no farther than kin · ℓ,
+    Model j goes back to the older one that is nearest to it, if that is no farther than ratio · ℓ,
     with ℓ the length of a usual turn.  Then it has one turn more; or as many, if the two are nearer
-    than ℓ / kin, since then nobody has worked on it.  A model that goes back to no stored one
+    than ℓ / ratio, since then nobody has worked on it.  A model that goes back to no stored one
     counts no turns.
     """
-    models = models.double()  # turns are short beside what a lap, or a liar, adds up to
+    models = models.double()  # turns are short beside what a lap, or a lie, adds up to
     products = models @ models.T
     squares = products.diagonal()
     apart = (squares[:, None] + squares - 2 * products).clamp(min=0).sqrt()
     rows = torch.arange(len(models), device=models.device)
     older = rows > rows[:, None]
     distance, nearest = torch.where(older & apart.isfinite(), apart, torch.inf).min(1)
-    related = distance <= kin * length
-    worked = (related & (distance >= length / kin)).double()
+    related = distance <= ratio * length
+    worked = (related & (distance >= length / ratio)).double()
     parent = ((rows == nearest[:, None]) & related[:, None]).double()
     # Σ parentⁿ worked, the sum over all ancestors: (1 + P)(1 + P²)(1 + P⁴)…
     turns, power = worked + parent @ worked, parent

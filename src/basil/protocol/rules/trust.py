@@ -17,19 +17,27 @@ from basil.protocol.rules.excess import above_the_lowest, column, excess, first
 from basil.protocol.rules.freshest import non_negative
 from basil.protocol.rules.lineage import lineage
 from basil.protocol.rules.records import MOST, recalled, remembered
+from basil.table import states
 
+RENAMED = {
+    "kin": "lineage_ratio",
+    "learnt": "learnt_share",
+    "far": "excess_limit",
+    "c": "region_reach",
+}
 KEPT = 0.9  # what a turn's mean square counts a round later
 
 
+@states(renamed=RENAMED)
 def trust(
     candidates: Candidates,
     *,
     z: float = 2.0,
-    kin: float = 2.0,
+    lineage_ratio: float = 2.0,
     memory: float = 0.98,
-    learnt: float = 0.1,
-    far: float = 2.0,
-    c: float = 1.0,
+    learnt_share: float = 0.1,
+    excess_limit: float = 2.0,
+    region_reach: float = 1.0,
 ) -> RuleGenerator:
     """Of the models near the lowest loss the one with most turns in it, pulled towards one's own.
 
@@ -37,30 +45,31 @@ def trust(
     most z, both in standard errors of the paired difference.  With L the lowest mean loss and L₀
     that of the model which this node began with,
 
-        τ_j = z · min(1, (1 − L / L₀) / learnt), and half of it if j goes back to no other stored
-        model, or if Σ μ^a e / Σ μ^a > far over the rounds (μ = `memory`, e the excess, at most 3).
+        τ_j = z · min(1, (1 − L / L₀) / `learnt_share`), and half of it if j goes back to no other
+        stored model, or if Σ μ^a e / Σ μ^a > `excess_limit` over the rounds (μ = `memory`, e the
+        excess, at most 3).
 
     Turns: a model goes back to the older stored one that is nearest to it, if that is no farther
-    than `kin` times the length of this node's own turns, and has one turn more than that; as many,
-    if it is nearer than 1/kin of it (`lineage`).  Of equals the nearest predecessor's.  If none is
-    near, one's own last model, which is not compared with again in the next round.
+    than r = `lineage_ratio` times the length of this node's own turns, and has one turn more than
+    that; as many, if it is nearer than 1/r of it (`lineage`).  Of equals the nearest predecessor's.
+    If none is near, one's own last model, which is not compared with again in the next round.
 
-    Region: y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate, with x_j the chosen model,
-    x_i one's own last, N the turns of a lap and s the root mean square of one's own turns in that
-    layer (weights 0.9^a).  If y's losses exceed the lowest by at most τ_j, the node goes on from
-    y, else from x_j.  In its first turn a node has neither turns nor a region.
+    Region: y = clamp(x_j, x_i − c·N·s, x_i + c·N·s) in every coordinate, c = `region_reach`, with
+    x_j the chosen model, x_i one's own last, N the turns of a lap and s the root mean square of
+    one's own turns in that layer (weights 0.9^a).  If y's losses exceed the lowest by at most τ_j,
+    the node goes on from y, else from x_j.  In its first turn it has neither turns nor a region.
 
     It costs S + 2 evaluations a turn, the distances of S models, and a second model in a node's
     memory.  Reasons and limits: docs/research/trust.md.  (No publication's.)
     """
     non_negative(z, "z")
-    non_negative(far, "far")
-    if not kin >= 1:
-        raise UserError(f"scheme.kin = {kin}: it must be 1 or more")
-    if not 0 < learnt <= 1:
-        raise UserError(f"scheme.learnt = {learnt}: it must be above 0, up to 1")
-    if not c > 0:
-        raise UserError(f"scheme.c = {c}: it must be above 0")
+    non_negative(excess_limit, "excess_limit")
+    if not lineage_ratio >= 1:
+        raise UserError(f"scheme.lineage_ratio = {lineage_ratio}: it must be 1 or more")
+    if not 0 < learnt_share <= 1:
+        raise UserError(f"scheme.learnt_share = {learnt_share}: it must be above 0, up to 1")
+    if not region_reach > 0:
+        raise UserError(f"scheme.region_reach = {region_reach}: it must be above 0")
     own, state, before = candidates.own, candidates.state, candidates.state.get("trust")
     records = recalled(candidates, memory)
     models = [*candidates.models, own]
@@ -70,7 +79,9 @@ def trust(
         survey = Survey(own.new_zeros(len(sizes) + 1), turns, turns > 0)
     else:
         args = own, before["start"], before["sums"], *candidates.models
-        survey = Survey(*(yield Combine(partial(_surveyed, sizes=sizes, kin=kin), args=args)))
+        survey = Survey(
+            *(yield Combine(partial(_surveyed, sizes=sizes, ratio=lineage_ratio), args=args))
+        )
 
     scored = yield Score(own, candidates.batch)
     nobody = own.new_zeros((), dtype=torch.bool)
@@ -82,13 +93,13 @@ def trust(
         survey.turns,
         survey.related,
     )
-    weigh = partial(_weighed, options=Options(z, memory, learnt, far))
+    weigh = partial(_weighed, options=Options(z, memory, learnt_share, excess_limit))
     verdict = Verdict(*(yield Combine(weigh, args=(*evidence, *records))))
 
     selected = chosen(models, verdict.number)
     start = tensor_of(selected)
     if before is not None:
-        pull = partial(_pulled, sizes=sizes, reach=c * candidates.lap)
+        pull = partial(_pulled, sizes=sizes, reach=region_reach * candidates.lap)
         model, pulled = yield Combine(pull, args=(verdict.number, own, survey.sums, *models))
         scored = yield Score(pulled, candidates.batch)
         args = model, pulled, scored.wait(), verdict.lowest, verdict.tolerance
@@ -122,8 +133,8 @@ class Evidence(NamedTuple):
 class Options(NamedTuple):
     z: float
     memory: float
-    learnt: float
-    far: float
+    learnt_share: float
+    excess_limit: float
 
 
 class Verdict(NamedTuple):
@@ -135,7 +146,7 @@ class Verdict(NamedTuple):
 
 
 def _surveyed(
-    own: Tensor, start: Tensor, sums: Tensor, *models: Tensor, sizes: tuple[int, ...], kin: float
+    own: Tensor, start: Tensor, sums: Tensor, *models: Tensor, sizes: tuple[int, ...], ratio: float
 ) -> Survey:
     turn = mean_squares(own - start, sizes)
     sums = KEPT * sums + torch.cat([turn, turn.new_ones(1)])
@@ -143,7 +154,7 @@ def _surveyed(
     sums = torch.where((own.sum() + sums.sum()).isfinite(), sums, 0.0)
     squares = sums[:-1] / sums[-1]
     length = sum(n * square for n, square in zip(sizes, squares, strict=True)).sqrt()
-    return Survey(sums, *lineage(torch.stack(models) - own, length, kin))
+    return Survey(sums, *lineage(torch.stack(models) - own, length, ratio))
 
 
 def _weighed(*given: Tensor, options: Options) -> Verdict:
@@ -153,11 +164,11 @@ def _weighed(*given: Tensor, options: Options) -> Verdict:
     above, lowest = above_the_lowest(others, means[:-1])
     this = above.clamp(max=MOST)
     records = options.memory * known + torch.stack([this, torch.ones_like(this)], 1)
-    believed = seen.related & (records[:, 0] <= options.far * records[:, 1])
+    believed = seen.related & (records[:, 0] <= options.excess_limit * records[:, 1])
     began = torch.where(seen.began.isnan(), means[-1], seen.began)
     gained = (1 - means[:-1].min() / began).nan_to_num(0.0)  # 0 / 0: there was nothing to gain
     z = torch.where(believed, options.z, options.z / 2)
-    tolerances = z * (gained / options.learnt).clamp(0, 1)
+    tolerances = z * (gained / options.learnt_share).clamp(0, 1)
     holds = seen.alone | ~means[-1].isfinite() | (excess(others, own) <= options.z)
     near = (above <= tolerances) & holds & means[:-1].isfinite()
     turns = torch.where(near, seen.turns, -1)
