@@ -39,7 +39,7 @@ def look_in(folder: str | Path) -> None:
 
 
 def note(module: str) -> None:
-    """This module registers entries: whoever needs them imports it."""
+    """This module registers entries: who needs them imports it."""
     if module not in (*MAIN, *_modules):
         _modules.append(module)
 

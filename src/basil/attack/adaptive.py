@@ -1,14 +1,15 @@
-"""Attacks by liars who know the rule of those they send to, and its constants.
+"""Attacks by nodes that know the rule of those they send to, and its constants.
 
 Three things hold a lie back.  A rule that compares losses goes on from a model only if one batch
 cannot tell it from the best: within z standard errors of the paired difference.  A rule with a
 trust region pulls what it goes on from into its own last model ± c·N·s, coordinate by coordinate,
 where N is the number of turns in a lap and s the root mean square of its own steps in that layer.
-Who knows z and c goes just as far, all liars the same way: what each turn adds is then not averaged
+Who knows z and c goes just as far, all the same way: what each turn adds is then not averaged
 out by the next, and the sum over a lap is what hurts.  And a rule that counts turns prefers models
 that go back to other stored ones: who knows that sends some that seem to.
 
-A liar knows neither its receiver's batch nor its steps.  It has its own, drawn in the same way.
+A Byzantine node knows neither its receiver's batch nor its steps.  It has its own, drawn in the
+same way.
 """
 
 from collections.abc import Callable
@@ -41,16 +42,16 @@ def brink(
 
     x is the honest model, and u the shift in a direction to the edge of the region, c·N·s:
     "coordinate": (c·N·s) e_c, by default on the last bias; "signs": ± c·N·s in every coordinate,
-    with signs drawn once for all liars; "ascent": −c·N (x − x̄), its own update reversed, cut off at
+    with signs drawn once for all; "ascent": −c·N (x − x̄), its own update reversed, cut off at
     the edge.  A batch tells if mean(d) > z · sd(d) / √B, with d the difference of the losses on
-    each sample.  It is one of the liar's own samples that x was not just trained on.
+    each sample.  It is one of the node's own samples that x was not just trained on.
 
     No publication's: `freshest` and `trust` invite it, since they let pass what is within z of
     the best, and a region does, since it lets pass what is inside it.  Trying takes the time of
     `tries` + 1 evaluations.  Against a rule without a region: a large c, and more tries.
 
     Limits: where losses are nearly linear, the noise shrinks with the shift as the harm does.  Then
-    a batch that tells the longest shift tells all of them, and the liar is honest for this turn.
+    a batch that tells the longest shift tells all of them, and the node is honest for this turn.
     """
     not_negative("z", z)
     positive("c", c)
@@ -69,17 +70,17 @@ def brink(
 def edge(view: View, *, c: float = 1.0) -> Tensor:
     """x_j ± c·N·s in every coordinate: the corner of the next benign receiver's trust region.
 
-    x_j is what receiver j sent last; the signs are drawn once for all liars.
+    x_j is what receiver j sent last; the signs are drawn once for all.
 
     No publication's: against a rule that pulls models in and does not score what comes out.  There
-    every coordinate of what j goes on from is as far off as it can be, and each liar's successor
+    every coordinate of what j goes on from is as far off as it can be, and each sender's successor
     starts where the last one was pushed.  Without care for the loss: a rule that scores sees it.
     """
     positive("c", c)
     benign = view.benign
     assert benign is not None
     victim = next((benign[j] for j in view.receivers if j in benign), None)
-    if victim is None:  # among liars
+    if victim is None:  # among Byzantine nodes
         return view.honest
     return victim + _half_width(view, c) * _signs(view)
 
@@ -90,8 +91,8 @@ def stall(view: View, *, kin: float = 2.0) -> Tensor:
 
     x is the honest model, trained from x̄.  Nothing is wrong with the lie but its age.  A mean of
     many models has a lower loss than any one of them, and half of a lap is missing from it: each
-    time that it is chosen, so much work is lost.  No publication's: it is ALIE's mean, as whoever
-    counts turns by distances (`trust`) would have it.  Two liars' models are √2 / kin of a turn
+    time that it is chosen, so much work is lost.  No publication's: it is ALIE's mean, as a rule
+    that counts turns by distances (`trust`) would have it.  Two such models are √2 / kin of a turn
     apart, as if the second had gone on from the first, and in a random direction so little does
     next to no harm.
     """
@@ -108,7 +109,7 @@ def _half_width(view: View, c: float) -> Tensor:
 
 
 def _signs(view: View) -> Tensor:
-    """The same for all liars, and in every round."""
+    """The same for all, and in every round."""
     signs: Tensor | None = view.shared.get("signs")
     if signs is None:
         drawn = 2 * view.common.integers(2, size=view.layout.size) - 1

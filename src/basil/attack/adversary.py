@@ -170,7 +170,7 @@ def adversary(
 
 
 def _sends(honest: Send, lie: Lie) -> Iterator[Send]:
-    """What goes out in place of the honest Send; whoever a mapping does not name gets nothing."""
+    """What goes out in place of the honest Send; who is not in a mapping gets nothing."""
     if lie is None:  # a Send to nobody, since the protocol wants to know the time
         yield replace(honest, to=())
     elif isinstance(lie, Tensor):

@@ -34,8 +34,8 @@ def alie(view: View, *, z: float = 0.0) -> Tensor:
 def largest_z(n: int, m: int) -> float:
     """max z with Φ(z) < (n − m − s) / (n − m), where s = ⌊n/2 + 1⌋ − m supporters are needed.
 
-    Where the liars are a majority they need nobody (s ≤ 0, z unbounded); s is then taken as 1.  And
-    where more than half of the benign would have to support them, z_max would be negative: 0.
+    Where the Byzantine are a majority they need nobody (s ≤ 0, z unbounded); s is then taken as 1.
+    And where more than half of the benign would have to support them, z_max would be negative: 0.
     """
     supporters = max(1, n // 2 + 1 - m)
     share = (n - m - supporters) / (n - m)
@@ -56,11 +56,11 @@ def ipm(view: View, *, epsilon: float = 0.1) -> Tensor:
 
 @declares(omniscient=True)
 def mimic(view: View, *, target: int = -1) -> Tensor:
-    """All liars repeat what one benign node sent last (target = −1: one drawn for the run).
+    """All repeat what one benign node sent last (target = −1: one drawn for the run).
 
     It starves the others of weight, and cannot be told from honesty (Karimireddy, He and Jaggi,
     ICLR 2022).  They choose the node that stands out along the direction of largest variance,
-    which takes a warm-up; here it is drawn, the same for all liars, and can be named.
+    which takes a warm-up; here it is drawn, the same for all of them, and can be named.
     """
     benign = _benign(view)
     if target == -1:
@@ -79,9 +79,9 @@ def dissensus(view: View, *, epsilon: float = 1.0) -> Mapping[int, Tensor]:
 
     k runs over the benign, l over the Byzantine ones of j's neighbours, W over their mixing weights
     (He, Karimireddy and Jaggi 2022, "Byzantine-robust decentralized learning via ClippedGossip").
-    With ε = 1 the liars cancel in an average what j's benign neighbours would have moved it.  On a
+    With ε = 1 the lies cancel in an average what j's benign neighbours would have moved it.  On a
     ring, j's neighbours are the predecessors whose models it stores, with equal weights.  Other
-    liars, which nobody needs to deceive, get the honest model.
+    Byzantine nodes, which nobody needs to deceive, get the honest model.
     """
     positive("epsilon", epsilon)
     benign = _benign(view)

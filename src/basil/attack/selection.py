@@ -1,7 +1,7 @@
 """Attacks on rules that choose by loss: be chosen first, do harm second.
 
 A node that compares losses on one mini-batch cannot see a difference smaller than that batch's
-noise.  These attacks stay below it and lean on one coordinate, all liars on the same one, so that
+noise.  These attacks stay below it and lean on one coordinate, all on the same one, so that
 what each turn adds is not averaged out by the next.
 """
 
@@ -40,7 +40,7 @@ def rank_seeking(
 ) -> Tensor:
     """x + λ ‖x − x̄‖/m e_c, with x trained m times as long as an honest model: chosen, then harmful.
 
-    No publication's: the liar does m honest turns' work in one (on its own data; it takes their
+    No publication's: the node does m honest turns' work in one (on its own data; it takes their
     time), so that its loss is lower than its rivals', and spends the length of one of them on the
     shift: as far as one mini-batch moves a model, and so about what one cannot tell from noise.
     """
@@ -81,9 +81,10 @@ def overfit_shared(
     """Learns by heart what was shared, which all judge models by, and unlearns what was not.
 
     No publication's: what data sharing adds to choice by loss.  With N nodes, (N − 1) αD of a
-    node's samples are known to every liar.  From x̄ the liar takes `unlearn` steps *up* the gradient
-    on its own samples that it did not share, then `effort` steps down on the shared ones, at
-    `boost` times the rate: x.  It sends x + λ ‖x − x̄‖/effort e_c (λ = `scale`; as `rank-seeking`).
+    node's samples are known to every Byzantine one.  From x̄ it takes `unlearn` steps *up* the
+    gradient on its own samples that it did not share, then `effort` steps down on the shared ones,
+    at `boost` times the rate: x.  It sends x + λ ‖x − x̄‖/effort e_c (λ = `scale`; as
+    `rank-seeking`).
     """
     at_least("effort", effort, 1)
     positive("boost", boost)

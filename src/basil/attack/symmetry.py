@@ -169,7 +169,7 @@ def shift(view: View, *, weight: float = 100.0) -> Tensor:
     """The same vector added to the weights of every class: a softmax sees no difference.
 
     `weight` times as large as the last layer's weights are on average.  Gradients do not change
-    either: harmless, but for what rounding makes of it, and to whoever measures that layer.
+    either: harmless, but for what rounding makes of it, and to a rule that measures that layer.
     """
     positive("weight", weight)
     lie = view.honest.clone()

@@ -48,7 +48,7 @@ class Losses:
         return self._tensor
 
     def look(self) -> Tensor:
-        """The same without a copy, for whoever uses it at once."""
+        """The same without a copy, for a caller that uses it at once."""
         return self.wait()
 
 
@@ -68,7 +68,7 @@ class Selection:
 
     @property
     def index(self) -> int:
-        """Which one: whoever asks waits for it."""
+        """Which one: who asks waits for it."""
         return self._index
 
     def model(self) -> Tensor:

@@ -90,7 +90,7 @@ def _pool(
                     return
                 watch([i for future, i in futures.items() if future.running()])
         except (KeyboardInterrupt, GeneratorExit):  # stopped here, or where the results go
-            # A terminal has told the workers too; whoever stopped this process alone has not.
+            # A terminal has told the workers too; a signal to this process alone has not.
             for worker in multiprocessing.active_children():
                 if worker.pid is not None:
                     os.kill(worker.pid, signal.SIGINT)

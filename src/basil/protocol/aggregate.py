@@ -72,11 +72,11 @@ def clipped(own: Tensor, models: Tensor, weights: Tensor, radius: Tensor | float
 
 
 def benign_radius(apart: Tensor, weights: Tensor, byzantine: int) -> Tensor:
-    """τ² = Σ_{j ∈ S} W_ij ‖x_j − x_i‖² / δ, S without the `liars` farthest neighbours.
+    """τ² = Σ_{j ∈ S} W_ij ‖x_j − x_i‖² / δ, S without the `byzantine` farthest neighbours.
 
     The theory's radius has the benign neighbours in the place of S and their Byzantine weight δ,
-    neither of which a node knows.  It takes the farthest for the liars, and δ for their weight.
-    Without liars nothing is clipped.
+    neither of which a node knows.  It takes the farthest for Byzantine, and δ for their weight.
+    Without any nothing is clipped.
     """
     if byzantine == 0:
         return torch.full_like(apart[0], torch.inf)

@@ -3,16 +3,16 @@
 Without collusion.  In the first round only those before the receiver have put something in; later,
 by the paper's count, any of the other n − 1.
 
-That count takes dummies for samples.  But whoever has the public data can look them up, and then
-the dummy round tells more: what is no dummy there comes from one of the nodes *after* the receiver,
-and the last but one node knows that it is the last one's.  An opening round of dummies likewise
-helps only against those who cannot tell dummies from samples.  So both counts are given.
+That count takes dummies for samples.  But a node that has the public data can look them up, and
+then the dummy round tells more: what is no dummy there comes from one of the nodes *after* the
+receiver, and the last but one node knows that it is the last one's.  An opening round of dummies
+likewise helps only against those who cannot tell dummies from samples.  So both counts are given.
 
 With collusion.  Two nodes that tell each other what they saw know what the nodes between them took
 out and put in: X_B less X_A, where A passed on X_A and B received X_B.  So c colluders cut a ring
 into arcs, and every sample that they see can be told to one arc: its candidates are the honest
-nodes of that arc, one where an honest node stands between two liars (`arcs`).  Within an arc the
-shuffles hold: order and form say nothing.  Colluders in other groups add nothing to that.
+nodes of that arc, one where an honest node stands between two Byzantine ones (`arcs`).  Within an
+arc the shuffles hold: order and form say nothing.  Colluders in other groups add nothing to that.
 """
 
 from collections.abc import Collection, Iterable

@@ -54,7 +54,7 @@ def basil_published(node: Node) -> Protocol:
 def r_plain(node: Node) -> Protocol:
     """Train on whatever the previous node sent: the ring without a defence (R-plain, §VI-A).
 
-    The same ring with S = 1 and nothing to compare.  Whoever stands before you is trusted.
+    The same ring with S = 1 and nothing to compare.  The node before you is trusted.
     """
     return basil(undefended(node))
 

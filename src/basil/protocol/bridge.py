@@ -10,7 +10,7 @@ def bridge(node: Node, *, trim: int = -1) -> Protocol:
     """Per coordinate, a mean without the largest and smallest values (BRIDGE-T).
 
     x_i ← trimmed mean of {x_i, x_j} − η ∇f_i(x_i): the `trim` largest and smallest values among the
-    neighbours are left out, one's own never.  −1: as many as there may be liars (b), but fewer than
+    neighbours are left out, one's own never.  −1: as many as may be Byzantine (b), but fewer than
     half of the neighbours.
     """
     byzantine = byzantine_tolerated(node, trim, "trim")

@@ -10,7 +10,7 @@ def nna(node: Node, *, discard: int = -1, momentum: float = 0.9) -> Protocol:
     """The mean of one's own and the nearest models, all but the farthest few; local momentum.
 
     x_i ← mean of x_i and the m − f nearest of m neighbours, then a step along the local momentum.
-    `discard` is f; −1: as many as there may be liars (b), but fewer than half of the neighbours.
+    `discard` is f; −1: as many as may be Byzantine (b), but fewer than half of the neighbours.
     """
     byzantine = byzantine_tolerated(node, discard, "discard")
     share(momentum, "momentum")

@@ -154,7 +154,7 @@ class Record:
     """A node has made a choice, and (`last`) has finished a round with it.
 
     It went on from the model of senders[selected.index]; None is its own, or x⁰.  On a GPU that may
-    not be known yet: whoever asks for `chosen` waits for it.  A scheme that averages goes on from
+    not be known yet: a caller of `chosen` waits for it.  A scheme that averages goes on from
     no one's model: it leaves both out.  Where a round has several stages, there is a record for
     each choice, and one that ends the round.
     """

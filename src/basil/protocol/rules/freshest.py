@@ -23,7 +23,7 @@ def freshest(candidates: Candidates, *, z: float = 1.0, anchor: bool = True) -> 
     the noise.  A lie that is too small to be seen in one turn has added up after a lap: by then the
     ring has fallen behind where this node left it.  It costs one evaluation a turn.
 
-    Limits: a liar whose every model is within the noise of the best is chosen whenever it stands
+    Limits: a sender whose every model is within the noise of the best is chosen whenever it stands
     nearest.  Larger z: faster and less safe; z = 0 without anchor is the paper's rule.
     """
     non_negative(z, "z")
