@@ -212,6 +212,33 @@ def test_what_no_sample_sees_is_made_no_larger_than_is_typical(many: bool) -> No
         assert torch.equal(weights, before)
 
 
+def test_the_form_hardly_lengthens_a_turn() -> None:
+    """A rule that compares distances with the length of a turn would see less of a lie.
+
+    (With a median for a size, the third layer's turns become seven times as long.)
+    """
+    stream = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    network = cifar_cnn((3, 32, 32), 10)
+    layout, example = layout_of(network), torch.zeros(1, 3, 32, 32)
+    initial = layout.gather([p.detach() for p in network.parameters()])
+    canonical = Canonical(find(network, layout, example), initial)
+    sizes = [p.numel() for p in network.parameters()]
+    model, steps, turns = canonical(initial), torch.zeros(len(sizes)), torch.zeros(len(sizes))
+    for _ in range(30):
+        x = torch.randn(40, 3, 32, 32, generator=stream)
+        y = torch.randint(10, (40,), generator=stream)
+        leaf = model.clone().requires_grad_()
+        loss = nn.functional.cross_entropy(functional_call(network, layout.views(leaf), (x,)), y)
+        (gradient,) = torch.autograd.grad(loss, leaf)
+        stepped = model - 0.03 * gradient
+        formed = canonical(stepped)
+        steps += torch.stack([part.square().sum() for part in (stepped - model).split(sizes)])
+        turns += torch.stack([part.square().sum() for part in (formed - model).split(sizes)])
+        model = formed
+    assert (turns / steps).sqrt().max() < 1.3
+
+
 def test_a_dead_unit_and_garbage_do_no_harm() -> None:
     case = Case("mlp", 6)
     dead = case.model.clone()
