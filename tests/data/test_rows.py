@@ -75,12 +75,26 @@ def test_a_folder_of_arrays_is_a_data_set(folder: Path) -> None:
     ("file", "content", "sentence"),
     [
         ("dataset.json", "{", "cannot be read as facts of a data set"),
-        ("dataset.json", '{"classes": 3, "mean": [0], "std": [0]}', "with a positive std"),
-        ("train-y.npy", np.array([0, 1, 2]), "train-x.npy has 6 samples, train-y.npy 3"),
-        ("train-y.npy", np.arange(6), "y must be whole numbers 0 to 2"),
-        ("train-y.npy", np.zeros(6), "y must be whole numbers 0 to 2"),
-        ("train-x.npy", np.zeros((6, 4)), "x must be uint8 or float32"),
-        ("test-x.npy", np.zeros((2, 4), np.float32), "hold samples of different kinds"),
+        (
+            "dataset.json",
+            '{"classes": 3, "mean": [0], "std": [0]}',
+            "std = 0.0: .* it must be more than 0",
+        ),
+        (
+            "train-y.npy",
+            np.array([0, 1, 2]),
+            "train-x.npy, -y.npy: 6 inputs do not go with 3 labels",
+        ),
+        ("train-y.npy", np.arange(6), "are 0 to 5; with classes = 3 they are 0 to 2"),
+        ("train-y.npy", np.zeros(6), "are float64: they must be whole numbers"),
+        (
+            "train-x.npy",
+            np.zeros((6, 4), complex),
+            "complex128: they must be numbers, best float32",
+        ),
+        ("train-x.npy", np.array(3.0), "must be a numpy array, a row a sample"),
+        ("test-x.npy", np.zeros((2, 4), np.float32), r"shape \(1, 2, 2\) for training and \(4,\)"),
+        ("dataset.json", '{"classes": "3", "mean": [0], "std": [1]}', "it must be like"),
         ("test-x.npy", np.array([{}, {}]), "cannot be read: Object arrays cannot be loaded"),
     ],
 )

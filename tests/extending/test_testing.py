@@ -121,7 +121,7 @@ def unlabelled(seed: int) -> basil.Dataset:
 
 
 def test_what_is_wrong_with_a_data_set() -> None:
-    with pytest.raises(AssertionError, match="labels are 0 to 7; with classes = 3 0 to 2"):
+    with pytest.raises(AssertionError, match="are 0 to 7; with classes = 3 they are 0 to 2"):
         testing.check_dataset(unlabelled)
 
 

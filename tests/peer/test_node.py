@@ -28,6 +28,7 @@ from basil.protocol.acds import SharingOutcome
 from basil.protocol.basket import Basket
 from basil.recipe import parse, to_toml
 from basil.recipe.schema import AttackPart
+from basil.record.read import read_run
 
 from nursery import Ring
 from peer_helpers import free_ports
@@ -158,6 +159,9 @@ def test_every_machine_may_have_data_of_its_own(
         ring.start(i, "--twin", "--patience", "10", "--data", str(folder))
     assert set(ring.wait().values()) == {0}, ring.story(range(4))
     assert ring.accuracy(range(4)) == summary["accuracy"]["worst"]
+    left = read_run(ring.node(2) / "run")
+    assert left.facts["data"]["train"] == [len(simulated.node_data.local[2]), 1, 8, 8]
+    assert (left.recipe["data"]["dataset"], left.recipe["data"]["name"]) == ("own", "data-2")
 
 
 @pytest.mark.slow

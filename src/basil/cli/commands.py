@@ -179,7 +179,9 @@ def data_get(args: argparse.Namespace) -> int:
 def data_where(args: argparse.Namespace) -> int:
     """basil data where [NAME]"""
     for name in [args.name] if args.name else list(DATASETS):
-        if SOURCES.get(name, ...) is None:
+        if name == data.OWN:
+            print(f"{name:<14}  is brought along, from wherever it is")
+        elif SOURCES.get(name, ...) is None:
             print(f"{name:<14}  comes with Basil")
         elif name in DATASETS and name not in SOURCES:
             print(f"{name:<14}  comes with another package")

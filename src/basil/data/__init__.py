@@ -5,8 +5,10 @@ those files; a partition from `PARTITIONS` deals the training samples to the nod
 knows about models, rings or attacks.
 """
 
+from basil.data.checks import checked
 from basil.data.datasets import DATASETS, load
 from basil.data.fetch import get
+from basil.data.own import OWN
 from basil.data.partition import PARTITIONS
 from basil.data.samples import Dataset, Samples
 from basil.data.sources import present, where
@@ -14,9 +16,11 @@ from basil.data.synthetic import least_squares_optimum
 
 __all__ = [
     "DATASETS",
+    "OWN",
     "PARTITIONS",
     "Dataset",
     "Samples",
+    "checked",
     "get",
     "least_squares_optimum",
     "load",

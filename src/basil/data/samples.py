@@ -1,10 +1,14 @@
 """What a data set is to the rest of Basil: arrays, class names and the scale of the input."""
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from basil.errors import UserError
 
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
@@ -25,8 +29,13 @@ class Samples:
     fine: Labels | None = None
 
     def __post_init__(self) -> None:
-        if len(self.x) != len(self.y) or (self.fine is not None and len(self.fine) != len(self.y)):
-            raise ValueError(f"{len(self.x)} inputs do not go with {len(self.y)} labels")
+        for name, array in vars(self).items():
+            if array is not None and (not isinstance(array, np.ndarray) or array.ndim == 0):
+                raise UserError(f"{name} of Samples must be a numpy array, a row a sample")
+        if len(self.x) != len(self.y):
+            raise UserError(f"{len(self.x)} inputs do not go with {len(self.y)} labels")
+        if self.fine is not None and len(self.fine) != len(self.y):
+            raise UserError(f"{len(self.fine)} finer labels do not go with {len(self.y)} labels")
 
     def __len__(self) -> int:
         return len(self.y)
@@ -47,3 +56,23 @@ class Dataset:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of all that can be learned from: equal only if every number is."""
+        total = hashlib.sha256(repr((self.classes, self.mean, self.std)).encode())
+        for samples in (self.train, self.test):
+            for array in (samples.x, samples.y, samples.fine):
+                if array is not None:
+                    total.update(f"{array.dtype} {array.shape}".encode())
+                    total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        return total.hexdigest()
+
+    def facts(self) -> dict[str, Any]:
+        """What it was, for the record."""
+        return {
+            "name": self.name,
+            "train": list(self.train.x.shape),
+            "test": list(self.test.x.shape),
+            "sha256": self.sha256,
+        }

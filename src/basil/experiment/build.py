@@ -21,7 +21,7 @@ from basil.experiment.sharing_phase import share
 from basil.learning.cuda import compute_for
 from basil.learning.models import corner, cross_entropy, half_squared_error
 from basil.learning.pool import Pool
-from basil.recipe import Recipe
+from basil.recipe import Recipe, with_own_data
 
 
 def set_up(
@@ -44,8 +44,12 @@ def set_up(
         reuse = None
     if reuse is not None:
         dataset = reuse.data
-    else:
-        dataset = custom.dataset or data.load(recipe.data.dataset, recipe.seed, **options)
+    elif custom.dataset is None:
+        dataset = data.load(recipe.data.dataset, recipe.seed, **options)
+    else:  # a peer's was checked before it took its part of it
+        dataset = custom.dataset if held else data.checked(custom.dataset, "dataset")
+    if custom.dataset is not None and held is None:
+        recipe = with_own_data(recipe, dataset)
     node_data = held or distribute(gather(recipe), dataset)
     participants = node_data.participants
     network = build_network(recipe, dataset, custom)

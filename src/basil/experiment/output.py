@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from basil.data import DATASETS, OWN
 from basil.engine.process import Work
 from basil.experiment.setup import Setup
 from basil.foreign import whereabouts
@@ -28,6 +29,7 @@ def facts_of(setup: Setup) -> dict[str, Any]:
         "classes": setup.data.classes,
         **setup.participants.facts(),
         **_extensions(setup),
+        **_own_data(setup),
     }
 
 
@@ -35,6 +37,13 @@ def _extensions(setup: Setup) -> dict[str, Any]:
     """What the recipe names that Basil does not ship, and where it may lie."""
     code = code_of(setup.recipe)
     return {"extensions": code, "folders": whereabouts().folders} if code else {}
+
+
+def _own_data(setup: Setup) -> dict[str, Any]:
+    """What the data was, where Basil does not ship it."""
+    name = setup.recipe.data.dataset
+    shipped = name != OWN and DATASETS.digest(name) is None
+    return {} if shipped else {"data": setup.data.facts()}
 
 
 def recorder_of(

@@ -49,6 +49,8 @@ def take_up(
     for what in ("layout", "initial_sha256"):
         if facts[what] != past.facts.get(what):
             raise UserError(f"{folder} was run with another model: resume it with the same one")
+    if facts.get("data") != past.facts.get("data"):
+        raise UserError(f"{folder} was run with other data: resume it with the same")
     return setup
 
 

@@ -10,7 +10,7 @@ from basil.recipe.fingerprint import code_of, fingerprint, label
 from basil.recipe.read import apply, find, load, parse, shipped
 from basil.recipe.schema import MEASURED, NO_ATTACK, Event, Recipe
 from basil.recipe.warn import warnings
-from basil.recipe.write import to_toml, to_tree, vary, with_timing
+from basil.recipe.write import to_toml, to_tree, vary, with_own_data, with_timing
 
 __all__ = [
     "MEASURED",
@@ -29,5 +29,6 @@ __all__ = [
     "to_tree",
     "vary",
     "warnings",
+    "with_own_data",
     "with_timing",
 ]

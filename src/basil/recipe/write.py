@@ -4,6 +4,7 @@ import json
 from dataclasses import fields, replace
 from typing import Any
 
+from basil.data import OWN, PARTITIONS, Dataset
 from basil.recipe.read import parse, switch
 from basil.recipe.schema import SECTIONS, Recipe
 
@@ -69,3 +70,11 @@ def vary(recipe: Recipe, scheme: str, attack: str, seed: int) -> Recipe:
 def with_timing(recipe: Recipe, seconds: dict[str, float]) -> Recipe:
     """The recipe with measured times filled in."""
     return replace(recipe, time=replace(recipe.time, **seconds))
+
+
+def with_own_data(recipe: Recipe, data: Dataset) -> Recipe:
+    """The recipe of a run whose data was brought along: it says so, and which."""
+    kept = PARTITIONS.options(recipe.data.partition)
+    options = {key: value for key, value in recipe.data.options.items() if key in kept}
+    options |= {"name": data.name, "digest": data.sha256[:12]}
+    return replace(recipe, data=replace(recipe.data, dataset=OWN, options=options))

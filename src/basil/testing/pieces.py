@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from basil import rng
-from basil.data import DATASETS, PARTITIONS, Dataset, load
+from basil.data import DATASETS, PARTITIONS, load
+from basil.errors import UserError
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.testing.runs import check_runs, must
@@ -17,35 +18,19 @@ from basil.topology import GRAPHS, Population, agree_on_order, build_graph
 
 
 def check_dataset(dataset: str | Callable[..., Any], **options: Any) -> None:
-    """Arrays of the types that a network takes in, the same again, and a run with them."""
+    """It passes the checks of every data set, is the same again, and a run with it works."""
     with DATASETS.lent(dataset) as name:
-        made, again = load(name, 0, **options), load(name, 0, **options)
+        try:
+            made, again = load(name, 0, **options), load(name, 0, **options)
+        except UserError as error:
+            raise AssertionError(str(error)) from error
         for samples, same in ((made.train, again.train), (made.test, again.test)):
-            must(len(samples) > 0, "it has no samples")
-            must(samples.x.dtype in (np.uint8, np.float32), f"x is {samples.x.dtype}")
-            wanted = np.int64 if made.classes else np.float32
-            must(samples.y.dtype == wanted, f"y is {samples.y.dtype}, not {wanted.__name__}")
             must(
                 np.array_equal(samples.x, same.x) and np.array_equal(samples.y, same.y),
                 "the same seed must make the same samples: use basil.rng.stream(seed, name)",
             )
-        _check_labels(made)
         if made.classes:  # the small recipe's network classifies
             check_runs("data", {"dataset": name, **options})
-
-
-def _check_labels(made: Dataset) -> None:
-    if made.classes:
-        labels = np.concatenate([made.train.y, made.test.y])
-        low, high = int(labels.min()), int(labels.max())
-        must(
-            0 <= low <= high < made.classes,
-            f"labels are {low} to {high}; with classes = {made.classes} 0 to {made.classes - 1}",
-        )
-        must(
-            len(made.class_names) == made.classes,
-            f"{made.classes} classes have {len(made.class_names)} names",
-        )
 
 
 def check_partition(partition: str | Callable[..., Any], **options: Any) -> None:

@@ -41,7 +41,7 @@ from basil.peer.run.recording import RUN, PeerRecorder
 from basil.peer.run.start import Options, local_node_of
 from basil.peer.run.status import Status
 from basil.protocol.requests import Send
-from basil.recipe import NO_ATTACK, code_of, parse
+from basil.recipe import NO_ATTACK, code_of, parse, with_own_data
 from basil.record.run_folder import CHECKPOINT, SUMMARY
 
 SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
@@ -100,7 +100,10 @@ class Peer:
 
     def _set_up(self) -> Setup:
         machine, custom = Machine(self.options.device), Custom(dataset=self.local.data)
-        return set_up(self.recipe, custom, machine, held=self.local.node_data)
+        recipe = self.recipe
+        if self.options.data is not None:
+            recipe = with_own_data(recipe, self.local.data)
+        return set_up(recipe, custom, machine, held=self.local.node_data)
 
     def stop(self) -> None:
         """Ask it to end; its checkpoint is there anyway."""
