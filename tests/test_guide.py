@@ -1,5 +1,6 @@
 """The documents name what the tables hold, their links lead somewhere, their examples work."""
 
+import json
 import os
 import re
 import shlex
@@ -197,6 +198,36 @@ def test_the_tutorial_works_as_written(tmp_path: Path, monkeypatch: pytest.Monke
             exec(code, names)
     assert names["result"].summary["accuracy"]["worst"] > 0.8
     assert (tmp_path / "runs/page/report.html").exists()
+
+
+NOTEBOOK = DOCS / "start/tutorial.ipynb"
+
+
+def code_cells() -> list[dict[str, Any]]:
+    cells = json.loads(text_of(NOTEBOOK))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for cell in code_cells():
+        exec("".join(cell["source"]), names)
+    assert names["mine"].summary["accuracy"]["worst"] > 0.8  # with a network of its own
+    assert names["result"].summary["dataset"] == "tumours"  # and with data of its own
+    assert names["result"].summary["accuracy"]["worst"] > 0.8
+
+
+def test_the_notebook_was_executed_and_says_nothing_of_the_machine() -> None:
+    cells = code_cells()
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    kinds = {kind for cell in cells for out in cell["outputs"] for kind in out.get("data", ())}
+    assert {"text/html", "image/png"} <= kinds
+    assert all(output["output_type"] != "error" for cell in cells for output in cell["outputs"])
+    assert not re.search(r"PosixPath\('/|(?<![\w+/])/(home|tmp|root|Users)/", text_of(NOTEBOOK))
 
 
 def test_the_callback_for_weights_and_biases_says_what_was_measured(

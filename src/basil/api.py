@@ -1,34 +1,21 @@
 """Basil from Python: your own network, loss and data on the ring."""
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-from torch import Tensor, nn
+from torch import nn
 
 from basil.data import Dataset
-from basil.experiment import Custom, Hooks, Machine, Simulation, set_up
-from basil.experiment import resume as resume_experiment
+from basil.experiment import Custom, Machine, run_in_foreground, set_up, take_up
 from basil.learning.models import Loss
 from basil.recipe import Recipe, load, parse
 from basil.record.callback import Callback
-from basil.record.run_folder import MODELS
+from basil.record.run_folder import clear
+from basil.result import Result, load_models
 
-
-@dataclass(frozen=True)
-class Result:
-    """A finished run: where its files are, and its summary (the content of summary.json)."""
-
-    folder: Path
-    summary: dict[str, Any]
-
-    def models(self) -> dict[int, dict[str, Tensor]]:
-        """The final model of each benign node, ready for `module.load_state_dict`."""
-        return load_models(self.folder)
+__all__ = ["Result", "load_models", "resume", "run"]
 
 
 def run(
@@ -41,6 +28,8 @@ def run(
     device: str = "auto",
     deterministic: bool = False,
     callbacks: Sequence[Callback] = (),
+    progress: bool = False,
+    overwrite: bool = False,
 ) -> Result:
     """Run a recipe (a file, a shipped name, or its content as a dict) into the folder `out`.
 
@@ -51,6 +40,10 @@ def run(
     deterministic: on a GPU, the same bits again at the price of some speed (a CPU with one thread
     always gives them).
     callbacks: hear of the run while it goes on, see `basil.record.callback.Callback`.
+    progress: show a bar, on a terminal or in a notebook.
+    overwrite: a run that is in `out` already is removed first.
+
+    Ctrl-C leaves a checkpoint before it is raised as KeyboardInterrupt; `resume` goes on.
 
     >>> result = basil.run("demo", out="runs/mine", model=MyNet())       # doctest: +SKIP
     """
@@ -59,7 +52,9 @@ def run(
     setup = set_up(chosen, Custom(model, loss, dataset), machine)
     if chosen.canonical and (sentence := setup.compute.symmetries.warning):
         warnings.warn(sentence, stacklevel=2)
-    return Result(Path(out), Simulation(setup).run(Path(out), Hooks(callbacks=callbacks)))
+    if overwrite:
+        clear(Path(out))
+    return Result(Path(out), run_in_foreground(setup, Path(out), callbacks, progress))
 
 
 def resume(
@@ -71,24 +66,13 @@ def resume(
     device: str = "auto",
     deterministic: bool = False,
     callbacks: Sequence[Callback] = (),
+    progress: bool = False,
 ) -> Result:
     """Go on with an interrupted run; bring the same model, loss and data that it began with."""
     custom, machine = Custom(model, loss, dataset), Machine(device, deterministic)
-    summary = resume_experiment(Path(folder), custom, machine, Hooks(callbacks=callbacks))
+    setup = take_up(Path(folder), custom, machine)
+    summary = run_in_foreground(setup, Path(folder), callbacks, progress, resume=True)
     return Result(Path(folder), summary)
-
-
-def load_models(folder: str | Path) -> dict[int, dict[str, Tensor]]:
-    """The final models in a run folder: node -> state dict."""
-    with safe_open(Path(folder) / MODELS, framework="pt") as file:
-        layout = json.loads(file.metadata()["layout"])
-        return {
-            int(name.removeprefix("node-")): {
-                part: file.get_tensor(name)[start:stop].view(shape)
-                for part, shape, start, stop in layout
-            }
-            for name in file.keys()  # noqa: SIM118
-        }
 
 
 def _recipe(recipe: str | Path | Mapping[str, Any] | Recipe) -> Recipe:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from basil.cli.arguments import logs
-from basil.cli.progress import comparison_bar, on_terminal
+from basil.cli.progress import comparison_bar
 from basil.experiment import Machine
 from basil.many.cases import Case, CaseOutcome, ExecutionSettings, run_cases
 from basil.record.callback import named
+from basil.record.progress_bar import on_terminal
 from basil.record.provenance import of_other_code
 from basil.record.read import read_facts
 from basil.record.run_folder import FACTS

@@ -5,9 +5,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -17,19 +16,27 @@ from basil.attack import ATTACKS
 from basil.attack.basket_faults import FAULTS
 from basil.cli.arguments import logs
 from basil.cli.carry_out import carry_out, machine, settings
-from basil.cli.progress import on_terminal, run_bar
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.data.sources import SOURCES
 from basil.errors import UserError
-from basil.experiment import Hooks, Interrupted, Simulation, recipe_of, resume, set_up
+from basil.experiment import (
+    Hooks,
+    Interrupted,
+    Simulation,
+    recipe_of,
+    resume,
+    set_up,
+    stopped_by,
+)
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.many.cases import cases
 from basil.protocol.rules import RULES
-from basil.protocol.schemes import POOL, SCHEMES, runs_on
+from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK, Recipe, label, load, shipped, warnings
 from basil.record.callback import named
+from basil.record.progress_bar import on_terminal, run_bar
 from basil.record.provenance import of_other_code
 from basil.record.read import Run, find_runs, read_run
 from basil.report.results_table import as_text, results_table
@@ -57,7 +64,6 @@ STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 def run(args: argparse.Namespace) -> int:
     """basil run RECIPE | --resume DIR"""
     torch.set_num_threads(args.threads or os.cpu_count() or 1)
-    stop = _on_interrupt()
     if args.resume:
         if args.recipe or args.set or args.out:
             raise UserError("--resume DIR goes on as it began: give no recipe, -s or --out with it")
@@ -72,12 +78,9 @@ def run(args: argparse.Namespace) -> int:
         recipe = load(args.recipe, args.set)
         folder = Path(args.out) if args.out else _free_folder(recipe)
         _warn(recipe)
-    byzantine = 0 if recipe.attack.name == NO_ATTACK else recipe.ring.byzantine
-    members = 1 if runs_on(recipe.scheme.name) == POOL else recipe.ring.nodes - byzantine
-    benign_turns = recipe.scheme.rounds * members
     callbacks = [make() for make in map(named, logs(args))]
     try:
-        with run_bar(benign_turns) as bar:
+        with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, run_bar() as bar:
             hooks = Hooks(bar, stop, callbacks)
             if args.resume:
                 summary = resume(folder, None, machine(args), hooks)
@@ -233,18 +236,3 @@ def _free_folder(recipe: Recipe) -> Path:
     while folder.exists():
         folder, number = Path("runs") / f"{stem}-{number}", number + 1
     return folder
-
-
-def _on_interrupt() -> Callable[[], bool]:
-    """Ctrl-C asks for a stop at the next turn, with a checkpoint; a second one insists."""
-    asked = False
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
-    return lambda: asked

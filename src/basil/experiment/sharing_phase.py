@@ -26,10 +26,8 @@ from basil.protocol.drive import Driver
 from basil.protocol.requests import Arrival, Protocol, Record, Request, Send
 from basil.protocol.timetable import Timetable
 from basil.recipe import Recipe
-from basil.record.run_folder import write_json
+from basil.record.run_folder import ANONYMITY, SHARING, write_json
 from basil.topology import divide
-
-SHARING, ANONYMITY = "sharing.json", "anonymity.csv"
 
 
 @dataclass

@@ -46,6 +46,7 @@ class Progress:
     round: int
     rounds: int
     turns: int  # of benign nodes, so far
+    all_turns: int  # that there will be, if nobody is away
     accuracy: float | None  # worst benign, last time it was measured
     success: float | None = None  # of a backdoor, on the benign node where it is highest
 
@@ -149,7 +150,8 @@ class Recorder:
             accuracy = self.last.get("accuracy", {}).get("worst")
             success = self.last.get("attack_success", {}).get("worst")
             turns, rounds = self.counts["turns"], self.reports.rounds
-            self.hooks.progress(Progress(record.round, rounds, turns, accuracy, success))
+            all_turns = rounds * len(self.models)
+            self.hooks.progress(Progress(record.round, rounds, turns, all_turns, accuracy, success))
 
     def _end_round(self, engine: Engine) -> None:
         self.round += 1

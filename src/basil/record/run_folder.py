@@ -19,6 +19,7 @@ from basil.learning.layout import Layout
 RECIPE, FACTS, SUMMARY = "recipe.toml", "run.json", "summary.json"
 METRICS, SELECTIONS = "metrics.jsonl", "selections.csv"
 JOINS = "joins.csv"  # whose model was taken between groups
+SHARING, ANONYMITY = "sharing.json", "anonymity.csv"
 CHECKPOINT, MODELS = "checkpoint.safetensors", "models.safetensors"
 LOCK = ".lock"
 
@@ -48,13 +49,26 @@ def create(folder: Path, recipe_text: str, facts: dict[str, Any]) -> None:
     """A new run folder; never one that holds a run already."""
     if (folder / FACTS).exists():
         hint = f", or basil run --resume {folder}" if (folder / CHECKPOINT).exists() else ""
-        raise UserError(f"{folder} holds a run already: choose another --out{hint}")
+        raise UserError(
+            f"{folder} holds a run already: choose another --out{hint}"
+            " (from Python: overwrite=True)"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / RECIPE).write_text(recipe_text, encoding="utf-8")
         write_json(folder / FACTS, facts)
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def clear(folder: Path) -> None:
+    """Remove the run that a folder holds, and nothing else in it."""
+    if not (folder / FACTS).exists():
+        return
+    files = (RECIPE, SUMMARY, METRICS, SELECTIONS, JOINS, SHARING, ANONYMITY, CHECKPOINT, MODELS)
+    with held(folder):
+        for name in (*files, FACTS):  # what makes it a run goes last
+            (folder / name).unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -6,12 +6,11 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from basil.errors import UserError
 from basil.record.read import Run
-from basil.report.plots import BLUE, INK, ORANGE, STYLE, VERMILLION
+from basil.report.plots import BLUE, INK, ORANGE, STYLE, VERMILLION, Figure
 
 MOST_PANELS = 6
 COUNTS: dict[str, tuple[str, str, Any]] = {

@@ -14,12 +14,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from basil.errors import UserError
 from basil.record.read import Run
-from basil.report.plots import FAINT, INK, STYLE
+from basil.report.plots import FAINT, INK, STYLE, Figure
 from basil.report.results_table import MISSING, mean_and_spread, measured
 from basil.report.run_groups import cases, group, setting
 

@@ -1,6 +1,7 @@
 """One HTML page about a set of runs: no network, no second file, readable in ten years."""
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from basil.record.read import Run
 from basil.report.anonymity import anonymity_figure
 from basil.report.curves import accuracy_figure, success_figure
 from basil.report.heatmap import heatmap_figure
-from basil.report.plots import Figure, distance_figure, ring_figure, save
+from basil.report.plots import Figure, as_png, distance_figure, ring_figure, save
 from basil.report.results_table import MISSING, NAMES, header, result_rows
 from basil.report.run_groups import (
     ATTACK_TITLES,
@@ -97,6 +98,20 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     return ReportPaths(page, figures.written)
+
+
+def as_html(runs: Iterable[Run]) -> str:
+    """Table and curve alone, for a cell of a notebook."""
+    runs = list(runs)
+    try:
+        curves = b64encode(as_png(accuracy_figure(runs))).decode()
+    except UserError:  # nothing measured yet
+        curves = ""
+    rows = result_rows(runs)
+    text: str = template("cell.html.j2").render(
+        header=header(runs), names=NAMES, rows=rows, curves=curves
+    )
+    return text
 
 
 class _Figures:

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import matplotlib as mpl
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from basil.report.plots import BLUE, FAINT, GREEN, STYLE, VERMILLION, save
+from basil.report.plots import BLUE, FAINT, GREEN, STYLE, VERMILLION, Figure, save
 from basil.theory import smallest_connectivity
 from basil.theory.planner import Plan, failure_curve
 

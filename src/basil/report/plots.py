@@ -5,6 +5,7 @@ those of Okabe and Ito, which stay distinct for colour-blind readers; shape or l
 says the same thing as colour.
 """
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure as Figure  # for the page, which imports no matplotlib
+from matplotlib.figure import Figure as PlainFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
@@ -69,6 +70,13 @@ MOST_LABELS = 40
 # The very first turn has nothing to choose from; that alone is not worth a bar.
 THINNEST_BAR = 0.005
 ROUND_STEPS = [1, 2, 5, 10]
+
+
+class Figure(PlainFigure):
+    """Shows itself in a notebook, though nobody has imported pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        return as_png(self)
 
 
 @mpl.rc_context(STYLE)
@@ -157,13 +165,21 @@ def distance_figure(run: Run) -> Figure:
     return figure
 
 
+@mpl.rc_context(STYLE)
+def as_png(figure: Figure) -> bytes:
+    """At 150 dpi; the same bytes for the same runs."""
+    file = BytesIO()
+    FigureCanvasAgg(figure).print_figure(file, dpi=150, format="png", metadata={"Software": None})
+    return file.getvalue()
+
+
 def save(figure: Figure, path: Path) -> tuple[Path, Path]:
     """Writes path.png (150 dpi) and path.svg, the same bytes for the same runs; returns both."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not with_suffix: a name like "S=0.5" would lose its end.
     png, svg = path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")
+    png.write_bytes(as_png(figure))
     with mpl.rc_context(STYLE | {"svg.hashsalt": "basil"}):
-        FigureCanvasAgg(figure).print_figure(png, dpi=150, metadata={"Software": None})
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         FigureCanvasSVG(figure).print_figure(svg, metadata=nothing)
     return png, svg

@@ -1,0 +1,66 @@
+"""What a run has left, for Python and for notebooks."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from basil.record.read import read_run
+from basil.record.run_folder import MODELS
+
+if TYPE_CHECKING:
+    from basil.report.plots import Figure
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: where its files are, and its summary (the content of summary.json).
+
+    In a notebook it shows itself as a table with the accuracy over rounds.
+    """
+
+    folder: Path
+    summary: dict[str, Any] = field(repr=False)
+
+    def models(self) -> dict[int, dict[str, Tensor]]:
+        """The final model of each benign node, ready for `module.load_state_dict`."""
+        return load_models(self.folder)
+
+    def metrics(self) -> Any:
+        """The lines of metrics.jsonl as dicts.
+
+        Where pandas is installed, a DataFrame with columns such as `accuracy/worst`.
+        """
+        lines = read_run(self.folder).metrics
+        try:
+            from pandas import json_normalize
+        except ImportError:
+            return lines
+        return json_normalize(lines, sep="/")
+
+    def plot(self, against: str = "rounds") -> "Figure":
+        """Test accuracy of the worst benign node over rounds, megabytes or (virtual) seconds."""
+        from basil.report import accuracy_figure  # matplotlib takes a second to import
+
+        return accuracy_figure([read_run(self.folder)], against=against)
+
+    def _repr_html_(self) -> str:
+        from basil.report.page import as_html
+
+        return as_html([read_run(self.folder)])
+
+
+def load_models(folder: str | Path) -> dict[int, dict[str, Tensor]]:
+    """The final models in a run folder: node -> state dict."""
+    with safe_open(Path(folder) / MODELS, framework="pt") as file:
+        layout = json.loads(file.metadata()["layout"])
+        return {
+            int(name.removeprefix("node-")): {
+                part: file.get_tensor(name)[start:stop].view(shape)
+                for part, shape, start, stop in layout
+            }
+            for name in file.keys()  # noqa: SIM118
+        }
