@@ -29,13 +29,18 @@ def test_public_names() -> None:
         "Samples",
         "UserError",
         "View",
+        "compare",
         "declares",
         "load_models",
+        "plan",
         "register",
+        "report",
         "requests",
         "resume",
         "run",
+        "sweep",
         "testing",
+        "theory",
     ]
     assert all(hasattr(basil, name) for name in basil.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):

@@ -1,9 +1,11 @@
 """Basil: decentralised training on a ring that keeps learning when some of the nodes lie.
 
 >>> import basil
->>> result = basil.run("demo", out="runs/mine")          # doctest: +SKIP
->>> result.summary["accuracy"]["worst"]                  # doctest: +SKIP
+>>> result = basil.run("demo", out="runs/mine", set={"scheme.rounds": 20})    # doctest: +SKIP
+>>> result.summary["accuracy"]["worst"]                                       # doctest: +SKIP
 
+`run`, `compare`, `sweep`, `report` and `plan` do what the commands do; `basil.theory` has the
+paper's propositions.
 For one's own attacks, rules, data sets, … there are `basil.register`, `basil.testing` and the types
 below (docs/start/extending.md).
 """
@@ -11,14 +13,15 @@ below (docs/start/extending.md).
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from basil import register, testing
-    from basil.api import Result, load_models, resume, run
+    from basil import register, testing, theory
+    from basil.api import Result, compare, load_models, plan, resume, run, sweep
     from basil.attack import Attack, DataAttack, View, declares
     from basil.data import Dataset, Samples
     from basil.errors import UserError
     from basil.protocol import requests
     from basil.protocol.node import Node
     from basil.protocol.rules import Candidates, Choice
+    from basil.report import report
     from basil.topology import Graph, Population
 
 __version__ = "0.1.0"
@@ -35,13 +38,18 @@ __all__ = [
     "Samples",
     "UserError",
     "View",
+    "compare",
     "declares",
     "load_models",
+    "plan",
     "register",
+    "report",
     "requests",
     "resume",
     "run",
+    "sweep",
     "testing",
+    "theory",
 ]
 
 _HOMES = {
@@ -54,9 +62,15 @@ _HOMES = {
 }
 _MODULES = {
     "register": "basil.register",
+    "report": "basil.report",  # which can be called
     "requests": "basil.protocol.requests",
     "testing": "basil.testing",
+    "theory": "basil.theory",
 }
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,11 @@
-"""Basil from Python: your own network, loss and data on the ring."""
+"""Basil from Python: what the commands do, and your own network, loss and data on the ring.
+
+A recipe is a file, the name of a shipped one, or a dict with what such a file holds, which may
+begin with "like": "demo".  `set` changes some of its values: {"scheme.rounds": 20}.
+
+What runs many recipes does so in processes, which import the script that calls it once more: there
+the call stands below `if __name__ == "__main__":`.
+"""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,18 +17,25 @@ from torch import nn
 from basil.data import Dataset
 from basil.experiment import Custom, Machine, run_in_foreground, set_up, take_up
 from basil.learning.models import Loss
-from basil.recipe import Recipe, load, parse
+from basil.many.cases import Case, CaseOutcome, ExecutionSettings, check, comparison, run_cases
+from basil.many.sweep import sweep_cases, tidy, write_table
+from basil.recipe import Recipe, Source, load, to_tree
+from basil.recipe.sweep_plan import load_sweep
 from basil.record.callback import Callback
 from basil.record.run_folder import clear
 from basil.result import Result, load_models
+from basil.theory import PartTimes, Plan, Setting, make_plan
 
-__all__ = ["Result", "load_models", "resume", "run"]
+Changes = Mapping[str, Any]
+
+__all__ = ["Result", "compare", "load_models", "plan", "resume", "run", "sweep"]
 
 
 def run(
-    recipe: str | Path | Mapping[str, Any] | Recipe,
+    recipe: Source | Recipe,
     *,
     out: str | Path,
+    set: Changes | None = None,
     model: nn.Module | None = None,
     loss: Loss | None = None,
     dataset: Dataset | None = None,
@@ -33,6 +47,7 @@ def run(
 ) -> Result:
     """Run a recipe (a file, a shipped name, or its content as a dict) into the folder `out`.
 
+    set: values to change in the recipe, {"scheme.rounds": 20}.
     model: any network whose parameters are float32; its present weights are x⁰.  BatchNorm's
     running statistics travel with the model; dropout draws from the node's own stream.
     loss: from outputs and targets to one number for each sample (reduction="none").
@@ -47,7 +62,7 @@ def run(
 
     >>> result = basil.run("demo", out="runs/mine", model=MyNet())       # doctest: +SKIP
     """
-    chosen = _recipe(recipe)
+    chosen = _recipe(recipe, set)
     machine = Machine(device, deterministic)
     setup = set_up(chosen, Custom(model, loss, dataset), machine)
     if chosen.canonical and (sentence := setup.compute.symmetries.warning):
@@ -75,7 +90,107 @@ def resume(
     return Result(Path(folder), summary)
 
 
-def _recipe(recipe: str | Path | Mapping[str, Any] | Recipe) -> Recipe:
-    if isinstance(recipe, Recipe):
-        return recipe
-    return parse(recipe) if isinstance(recipe, Mapping) else load(recipe)
+def compare(
+    recipe: Source | Recipe,
+    *,
+    out: str | Path,
+    schemes: Sequence[str] = (),
+    attacks: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    set: Changes | None = None,
+    jobs: int = 0,
+    device: str = "auto",
+    deterministic: bool = False,
+) -> list[Result]:
+    """Run schemes × attacks × seeds in processes, a folder below `out` for each.
+
+    What is not given is as the recipe's [compare] says.  A network, loss or data set of one's own
+    is named in the recipe, "net.py:Net".  Called again, it goes on: what is finished is kept.
+    jobs: processes; 0: one a core, on a GPU what suits it.
+
+    >>> basil.compare("demo", out="runs/demo", set={"scheme.rounds": 20})     # doctest: +SKIP
+    """
+    todo = comparison(_recipe(recipe, set), Path(out), schemes, attacks, seeds)
+    outcomes = _carry_out(todo, ExecutionSettings(Machine(device, deterministic), jobs))
+    check(outcomes)
+    return [Result(outcome.case.folder, outcome.summary or {}) for outcome in outcomes]
+
+
+def sweep(
+    recipe: Source,
+    *,
+    out: str | Path,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    seeds: Sequence[int] | None = None,
+    set: Changes | None = None,
+    jobs: int = 0,
+    device: str = "auto",
+    deterministic: bool = False,
+    ray: bool = False,
+    address: str | None = None,
+) -> list[dict[str, Any]]:
+    """Run all combinations that `grid` and `seeds`, or the recipe's [sweep], ask for.
+
+    Returns the rows of the table, which is written to `out` as well: a run that failed has the
+    reason in "error".  Called again, it goes on: what is finished is kept.
+    ray: on Ray instead of in processes, at `address` or on this machine.
+
+    >>> rates = {"learning.rate": [0.01, 0.03, 0.1]}
+    >>> basil.sweep("demo", grid=rates, seeds=range(3), out="runs/rates")     # doctest: +SKIP
+    """
+    plan = {"grid": grid, "seeds": None if seeds is None else list(seeds)}
+    if given := {key: value for key, value in plan.items() if value is not None}:
+        tree: dict[str, Any]
+        tree = dict(recipe) if isinstance(recipe, Mapping) else {"like": str(recipe)}
+        recipe = {**tree, "sweep": {**tree.get("sweep", {}), **given}}
+    points = load_sweep(recipe, set or {})
+    machine = Machine(device, deterministic)
+    where = ExecutionSettings(machine, jobs, ray=ray or address is not None, address=address)
+    rows = tidy(points, _carry_out(sweep_cases(points, Path(out)), where), Path(out))
+    write_table(rows, Path(out))
+    return rows
+
+
+def plan(
+    recipe: Source | Recipe | None = None, *, set: Changes | None = None, **asked: Any
+) -> Plan:
+    """How safe a ring is, and what it costs: see `basil.theory.Setting` for what can be asked.
+
+    A recipe answers what is not asked: its ring, network, rounds and times.
+
+    >>> basil.plan(nodes=100, byzantine=33, failure=1e-3).ring.connectivity
+    10
+    """
+    known = {} if recipe is None else _asked(_recipe(recipe, set))
+    if {"failure", "worst_case"} & asked.keys():  # S is what is looked for
+        known.pop("connectivity", None)
+    return make_plan(Setting(**{**known, **asked}))
+
+
+def _asked(recipe: Recipe) -> dict[str, Any]:
+    setup = set_up(recipe)
+    times, steps = setup.timing, setup.node_data.steps_in_a_turn()
+    return {
+        "nodes": recipe.ring.nodes,
+        "byzantine": recipe.ring.byzantine,
+        "connectivity": recipe.connectivity,
+        "groups": recipe.groups if recipe.groups > 1 else None,
+        "dropouts": recipe.reach - recipe.connectivity,
+        "parameters": setup.compute.layout.size,
+        "megabits_per_second": times.megabits,
+        "rounds": recipe.scheme.rounds,
+        "ring_rounds": recipe.laps,
+        "times": PartTimes(times.forward, steps * times.step, times.distance, times.average),
+    }
+
+
+def _carry_out(todo: Sequence[Case], where: ExecutionSettings) -> list[CaseOutcome]:
+    """Run all; what became of each, in their order."""
+    ended = {outcome.case.folder: outcome for outcome in run_cases(todo, where)}
+    return [ended[case.folder] for case in todo]
+
+
+def _recipe(recipe: Source | Recipe, changes: Changes | None = None) -> Recipe:
+    if not isinstance(recipe, Recipe):
+        return load(recipe, changes or {})
+    return load(to_tree(recipe), changes) if changes else recipe

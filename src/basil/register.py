@@ -17,7 +17,7 @@ from basil.attack.data import Poison
 from basil.attack.view import Lie, Trial, Work
 from basil.data import DATASETS, PARTITIONS
 from basil.errors import UserError
-from basil.learning.models import MODELS
+from basil.learning.models import LOSSES, MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import GRAPH, NOTHING, POOL, RING, RINGS, SCHEMES
@@ -81,8 +81,13 @@ def dataset(name: str) -> Callable[[F], F]:
 
 
 def model(name: str, regression: bool = False) -> Callable[[F], F]:
-    """A network, (shape, classes, *, options) -> nn.Module; a class does, too."""
+    """A network, (shape, classes, *, options) or (*, options) -> nn.Module; a class does, too."""
     return _into(MODELS, name, regression=regression)
+
+
+def loss(name: str) -> Callable[[F], F]:
+    """A loss, (outputs, targets, *, options) -> one number for each sample."""
+    return _into(LOSSES, name)
 
 
 def schedule(name: str) -> Callable[[F], F]:
@@ -92,7 +97,7 @@ def schedule(name: str) -> Callable[[F], F]:
 
 def _into(table: Table[Any], name: str, **known: Any) -> Callable[[F], F]:
     def enter(function: F) -> F:
-        entry: F = table.register(name, states(**known)(function))
-        return entry
+        table.register(name, states(**known)(function))
+        return function
 
     return enter

@@ -115,7 +115,10 @@ class Table(Mapping[str, F], Generic[F]):
         """What Basil can call as an entry of this table, or what is wrong with it."""
         if not callable(thing):
             raise UserError(f"{self.kind} {name!r}: it must be a function, not {thing!r:.40}")
-        made: F = self._adapt(thing)
+        try:
+            made: F = self._adapt(thing)
+        except UserError as error:
+            raise UserError(f"{self.kind} {name!r}: {error}") from None
         takes: tuple[str, ...] = getattr(made, "takes", self._takes)
         wanted = f"it must be a function ({', '.join(takes)}, *, options with defaults)"
         try:

@@ -79,5 +79,6 @@ def test_eight_processes_are_the_simulator_bit_for_bit(
         chosen.splitlines()
     )
     assert merged.summary is not None
+    assert merged.summary["model_sha256"] == summary["model_sha256"]
     assert merged.summary["accuracy"] == pytest.approx(summary["accuracy"])
     assert merged.byzantine == byzantine

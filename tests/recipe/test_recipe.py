@@ -5,7 +5,8 @@ import tomllib
 import pytest
 
 from basil.errors import UserError
-from basil.recipe import Event, Recipe, apply, load, parse, shipped
+from basil.recipe import Event, Recipe, load, parse, shipped
+from basil.recipe.read import change
 
 
 def parsed(text, source="my.toml"):
@@ -241,7 +242,7 @@ def test_a_file_that_is_not_toml_is_named(tmp_path, content):
 )
 def test_a_value_on_the_command_line_is_toml_or_else_a_string(override, value):
     tree = {"a": {"b": "before", "c": 1}}
-    apply(tree, override)
+    change(tree, [override])
     assert tree == {"a": {"b": value, "c": 1}}
     assert type(tree["a"]["b"]) is type(value)
 

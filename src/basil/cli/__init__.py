@@ -28,6 +28,7 @@ KINDS = (
     "faults",
     "datasets",
     "models",
+    "losses",
     "schedules",
     "recipes",
 )

@@ -5,9 +5,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -29,18 +28,17 @@ from basil.experiment import (
     set_up,
     stopped_by,
 )
-from basil.learning.models import MODELS
+from basil.learning.models import LOSSES, MODELS
 from basil.learning.schedule import SCHEDULES
-from basil.many.cases import cases
+from basil.many.cases import check, comparison
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK, Recipe, label, load, shipped, warnings
 from basil.record.callback import named
 from basil.record.progress_bar import on_terminal, run_bar
 from basil.record.provenance import of_other_code
-from basil.record.read import Run, find_runs, read_run
+from basil.record.read import Run, read_run
 from basil.report.results_table import as_text, results_table
-from basil.report.run_groups import setting
 from basil.table import Table
 from basil.topology import GRAPHS, WEIGHTS
 
@@ -55,9 +53,9 @@ TABLES: dict[str, Table[Any]] = {
     "faults": FAULTS,
     "datasets": DATASETS,
     "models": MODELS,
+    "losses": LOSSES,
     "schedules": SCHEDULES,
 }
-T = TypeVar("T")
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
@@ -101,24 +99,11 @@ def run(args: argparse.Namespace) -> int:
 def compare(args: argparse.Namespace) -> int:
     """basil compare RECIPE --schemes … --attacks … --seeds …"""
     recipe = load(args.recipe, args.set)
-    plan = recipe.compare
     out = Path(args.out) if args.out else Path("runs") / Path(args.recipe).stem
-    todo = cases(
-        recipe,
-        _each_once(args.schemes or plan.schemes or SCHEMES),
-        _each_once(args.attacks or plan.attacks or (NO_ATTACK, recipe.attack.name)),
-        _each_once(args.seeds or plan.seeds or (recipe.seed,)),
-        out,
-    )
+    todo = comparison(recipe, out, args.schemes or (), args.attacks or (), args.seeds or ())
     for sentence in dict.fromkeys(s for case in todo for s in warnings(case.recipe)):
         print(f"warning: {sentence}", file=sys.stderr)
-    failed = [
-        f"{outcome.case.name}: {outcome.error}"
-        for outcome in carry_out(todo, settings(args), quiet=args.json)
-        if outcome.summary is None
-    ]
-    if failed:
-        raise UserError("; ".join(dict.fromkeys(failed)))
+    check(carry_out(todo, settings(args), quiet=args.json))
     runs = [read_run(case.folder) for case in todo]
     paths = None if args.no_report else _report(runs, out)
     if args.json:
@@ -132,7 +117,9 @@ def compare(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     """basil report DIR …"""
-    runs = sorted(find_runs([Path(folder) for folder in args.folders]), key=_listed)
+    from basil.report.page import runs_below  # matplotlib takes a second to import
+
+    runs = runs_below(args.folders)
     out = Path(args.out) if args.out else Path(args.folders[0])
     paths = _report(runs, out, args.against)
     if args.json:
@@ -192,21 +179,6 @@ def data_where(args: argparse.Namespace) -> int:
             state = "present" if data.present(name) else f"absent: basil data get {name}"
             print(f"{name:<14}  {data.where(name)}  ({state})")
     return 0
-
-
-def _each_once(things: Iterable[T]) -> list[T]:
-    """A case that is named twice is run once: it has one folder."""
-    return list(dict.fromkeys(things))
-
-
-def _listed(run: Run) -> tuple[int, int]:
-    """As `basil list` has scheme and attack; what is not listed, a user's own, comes last."""
-    schemes, attacks = list(SCHEMES), [NO_ATTACK, *ATTACKS]
-    scheme, attack = setting(run, "scheme"), setting(run, "attack")
-    return (
-        schemes.index(scheme) if scheme in schemes else len(schemes),
-        attacks.index(attack) if attack in attacks else len(attacks),
-    )
 
 
 def _report(runs: list[Run], out: Path, against: str = "rounds") -> str:

@@ -10,6 +10,7 @@ from basil.experiment.machine import (
     Machine,
     build_network,
     choose_device,
+    choose_loss,
     with_measured_times,
 )
 from basil.experiment.node_data import NodeData, distribute, triggered
@@ -19,7 +20,7 @@ from basil.experiment.participants import gather
 from basil.experiment.setup import Setup
 from basil.experiment.sharing_phase import share
 from basil.learning.cuda import compute_for
-from basil.learning.models import corner, cross_entropy, half_squared_error
+from basil.learning.models import corner
 from basil.learning.pool import Pool
 from basil.recipe import Recipe, with_own_data
 
@@ -66,7 +67,7 @@ def set_up(
     fooled = triggered(participants, dataset)
     compute = compute_for(
         network,
-        custom.loss or (half_squared_error if dataset.classes == 0 else cross_entropy),
+        custom.loss or choose_loss(recipe, dataset),
         pools.compute.pool if pools and same else pool(node_data.train),
         models=recipe.ring.nodes,
         deterministic=machine.deterministic,

@@ -14,7 +14,8 @@ from basil.data import Dataset
 from basil.errors import UserError
 from basil.experiment.options import options_of
 from basil.learning.compute import Compute
-from basil.learning.models import MODELS, Loss, initialise
+from basil.learning.layout import layout_of
+from basil.learning.models import LOSSES, MODELS, Loss, initialise, loss_named
 from basil.learning.pool import Batch
 from basil.protocol.aggregate import distances, weighted_mean
 from basil.recipe import MEASURED, Recipe, with_timing
@@ -72,19 +73,43 @@ def build_network(recipe: Recipe, data: Dataset, custom: Custom) -> nn.Module:
     """The recipe's network with x⁰ inside; a copy of the user's own, which stays as it is."""
     if custom.model is not None:
         return copy.deepcopy(custom.model)
-    build = MODELS[recipe.learning.model]
+    name, build = recipe.learning.model, MODELS[recipe.learning.model]
     options = options_of(recipe.learning, MODELS, "model")
     if (data.classes == 0) != getattr(build, "regression", False):
         kind = "regression" if data.classes == 0 else "classification"
         raise UserError(
-            f"learning.model = {recipe.learning.model!r} does not suit {kind}"
-            f" (data set {data.name}): 'linear' is for regression, the others classify"
+            f"learning.model = {name!r} does not suit {kind} (data set {data.name}): 'linear' is"
+            " for regression, and one's own that has regression = True; the others classify"
         )
-    with torch.random.fork_rng(devices=[]):  # what `initialise` does not know draws from here
-        torch.manual_seed(rng.key(recipe.seed, "network"))
-        module: nn.Module = build(data.train.x.shape[1:], data.classes, **options)
-    initialise(module, rng.torch_stream(recipe.seed, "initial model"))
-    return module
+
+    def made() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):  # what `initialise` does not know draws from here
+            torch.manual_seed(rng.key(recipe.seed, "network"))
+            module: nn.Module = build(data.train.x.shape[1:], data.classes, **options)
+        if not isinstance(module, nn.Module):
+            raise UserError(f"learning.model = {name!r}: it makes {module!r:.40}, no nn.Module")
+        initialise(module, rng.torch_stream(recipe.seed, "initial model"))
+        return module
+
+    network = made()
+    if MODELS.digest(name) is not None and not _equal(network, made()):
+        raise UserError(
+            f"learning.model = {name!r}: made twice, it has other weights; all nodes start from the"
+            " same, so draw with torch, or with basil.rng.stream"
+        )
+    return network
+
+
+def _equal(one: nn.Module, other: nn.Module) -> bool:
+    layout = layout_of(one)
+    return layout == layout_of(other) and torch.equal(layout.flatten(one), layout.flatten(other))
+
+
+def choose_loss(recipe: Recipe, data: Dataset) -> Loss:
+    """The recipe's loss; without one cross-entropy, and for regression squares."""
+    if not recipe.learning.loss:
+        return LOSSES["squares" if data.classes == 0 else "cross-entropy"]
+    return loss_named(recipe.learning.loss, options_of(recipe.learning, LOSSES, "loss"))
 
 
 def with_measured_times(recipe: Recipe, compute: Compute, neighbours: int) -> Recipe:

@@ -1,18 +1,21 @@
-"""The networks that a recipe can name.  From Python, any `nn.Module` will do.
+"""The networks and losses that a recipe can name.
 
-Each is built from the shape of one sample and the number of classes.  Initial weights are drawn
-from a named stream (see `initialise`), so that all nodes of a ring, and all runs with one seed,
-start from the same x⁰.
+Each network is built from the shape of one sample and the number of classes; one's own may do
+without these.  Initial weights are drawn from a named stream (see `initialise`), so that all nodes
+of a ring, and all runs with one seed, start from the same x⁰.
 """
 
+import inspect
 import math
 from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from basil.errors import UserError
-from basil.table import Table, states
+from basil.table import PLAIN, Table, states
 
 Shape = tuple[int, ...]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -153,6 +156,40 @@ def linear(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 1, bias=False), nn.Flatten(0))
 
 
+TAKES = ("shape", "classes")
+REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def builder(thing: Any) -> Any:
+    """One's own network as an entry: a class or function that needs no arguments is called with
+    its options alone, which are those of its arguments whose defaults a recipe can say.
+    """
+    if isinstance(thing, nn.Module):
+        raise UserError("it is a network; name its class, or a function that makes it")
+    try:
+        parameters = inspect.signature(thing).parameters
+    except ValueError:  # written in C: the table says so
+        return thing
+    kinds = {parameter.kind for parameter in parameters.values()}
+    needs = [p for p in parameters.values() if p.default is p.empty and p.kind not in REST]
+    if needs or inspect.Parameter.VAR_POSITIONAL in kinds or tuple(parameters)[:2] == TAKES:
+        return thing
+
+    def build(shape: Shape, classes: int, **options: Any) -> nn.Module:
+        made: nn.Module = thing(**options)
+        return made
+
+    options = [
+        p.replace(kind=p.KEYWORD_ONLY)
+        for p in parameters.values()
+        if p.kind is not p.POSITIONAL_ONLY and type(p.default) in PLAIN
+    ]
+    first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in TAKES]
+    build.__signature__ = inspect.Signature([*first, *options])  # type: ignore[attr-defined]
+    build.__doc__ = thing.__doc__
+    return states(regression=getattr(thing, "regression", False))(build)
+
+
 MODELS = Table(
     "model",
     {
@@ -163,7 +200,8 @@ MODELS = Table(
         "softmax": softmax,
         "linear": linear,
     },
-    takes=("shape", "classes"),
+    takes=TAKES,
+    adapt=builder,
 )
 
 
@@ -186,3 +224,21 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 def half_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     """½ (output − target)² of each sample."""
     return (outputs - targets).square() / 2
+
+
+LOSSES = Table(
+    "loss",
+    {"cross-entropy": cross_entropy, "squares": half_squared_error},
+    group="losses",
+    takes=("outputs", "targets"),
+)
+
+
+def loss_named(name: str, options: dict[str, Any]) -> Loss:
+    """The loss with its options; the same object for the same ones, so that kernels are shared."""
+    return _bound(LOSSES[name], tuple(options.items())) if options else LOSSES[name]
+
+
+@cache
+def _bound(loss: Loss, options: tuple[tuple[str, Any], ...]) -> Loss:
+    return partial(loss, **dict(options))

@@ -7,11 +7,11 @@ that the same command, given again, does what is left.
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from basil.errors import UserError
 from basil.experiment import Machine, choose_device, others_code
@@ -21,10 +21,22 @@ from basil.many.processes import Ended, in_processes
 from basil.many.ray import on_ray
 from basil.many.round_robin import AT_ONCE
 from basil.many.worker import Finished, ready, run_away, run_tasks, unpack
-from basil.protocol.schemes import GRAPH, runs_on
-from basil.recipe import MEASURED, Recipe, code_of, fingerprint, label, parse, to_tree, vary
+from basil.protocol.schemes import GRAPH, SCHEMES, runs_on
+from basil.recipe import (
+    MEASURED,
+    NO_ATTACK,
+    Recipe,
+    code_of,
+    fingerprint,
+    label,
+    parse,
+    to_tree,
+    vary,
+)
 from basil.record.read import read_run
 from basil.record.run_folder import FACTS, METRICS, SUMMARY
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,29 @@ def cases(
     return found
 
 
+def comparison(
+    recipe: Recipe,
+    out: Path,
+    schemes: Sequence[str] = (),
+    attacks: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+) -> list[Case]:
+    """What is given here is put side by side, else what the recipe's [compare] says; each once."""
+    plan = recipe.compare
+    return cases(
+        recipe,
+        _each_once(schemes or plan.schemes or SCHEMES),
+        _each_once(attacks or plan.attacks or (NO_ATTACK, recipe.attack.name)),
+        _each_once(seeds or plan.seeds or (recipe.seed,)),
+        out,
+    )
+
+
+def _each_once(things: Iterable[T]) -> list[T]:
+    """A case that is named twice is run once: it has one folder."""
+    return list(dict.fromkeys(things))
+
+
 def case_of(recipe: Recipe, out: Path) -> Case:
     """A case in a folder named after all that its recipe says: the same recipe, the same run."""
     return Case(recipe, out / f"{label(recipe)}-{fingerprint(recipe)}")
@@ -109,6 +144,13 @@ def run_cases(
             waiting.append(case)
     if waiting:
         yield from (_on_ray if settings.ray else _here)(waiting, settings, watch)
+
+
+def check(outcomes: Iterable[CaseOutcome]) -> None:
+    """Say which failed, and why; what several have in common once."""
+    failed = [f"{o.case.name}: {o.error}" for o in outcomes if o.summary is None]
+    if failed:
+        raise UserError("; ".join(dict.fromkeys(failed)))
 
 
 def _here(

@@ -7,7 +7,7 @@ them, e.g. `std` in [attack]: which there are is read off the functions in their
 """
 
 from basil.recipe.fingerprint import code_of, fingerprint, label
-from basil.recipe.read import apply, find, load, parse, shipped
+from basil.recipe.read import Changes, Source, find, load, parse, shipped
 from basil.recipe.schema import MEASURED, NO_ATTACK, Event, Recipe
 from basil.recipe.warn import warnings
 from basil.recipe.write import to_toml, to_tree, vary, with_own_data, with_timing
@@ -15,9 +15,10 @@ from basil.recipe.write import to_toml, to_tree, vary, with_own_data, with_timin
 __all__ = [
     "MEASURED",
     "NO_ATTACK",
+    "Changes",
     "Event",
     "Recipe",
-    "apply",
+    "Source",
     "code_of",
     "find",
     "fingerprint",

@@ -18,7 +18,7 @@ differs (recipes/rules-epoch.toml).
 import json
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import chain, product
 from pathlib import Path
@@ -240,21 +240,12 @@ def drawn(figure: Figure, quick: bool = False, overrides: Iterable[str] = ()) ->
                 layers = [figure.quick, panel.set, panel.quick, curve.set, curve.quick]
             tree = json.loads(json.dumps(figure.base))
             for layer in layers:
-                change(tree, _overrides(layer))
+                change(tree, layer)
             change(tree, overrides)
             recipe = parse(tree, f"{figure.name}, panel {letter}, curve {curve.id}")
             label = _quoting(curve.name or curve.id, to_tree(recipe))
             found.append(Drawn(letter, curve.id, label, recipe))
     return found
-
-
-def _overrides(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """{"ring": {"nodes": 20}} -> ring.nodes=20"""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _overrides(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}={json.dumps(value)}"
 
 
 def _quoting(name: str, tree: Mapping[str, Any]) -> str:

@@ -44,7 +44,7 @@ def code_of(recipe: Recipe) -> dict[str, str]:
     found = {
         f"{table.kind} {name}": table.digest(name)
         for table, name in [*named, *([(ATTACKS, then)] if then else [])]
-        if table is not ATTACKS or name != NO_ATTACK
+        if name and (table is not ATTACKS or name != NO_ATTACK)
     }
     return {entry: digest for entry, digest in found.items() if digest is not None}
 

@@ -1,8 +1,8 @@
 """From TOML to a checked `Recipe`."""
 
-import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -18,6 +18,10 @@ from basil.recipe.values import known_keys, typed
 from basil.table import nearest
 
 PLANS = ("figure", "sweep")  # what else a file may hold: see `recipe.figure`, `recipe.sweep`
+Source = str | Path | Mapping[str, Any]
+"""A file, the name of one that ships with Basil, or what such a file holds."""
+Changes = Iterable[str] | Mapping[str, Any]
+"""`section.key=value` each, or {"section.key": value}."""
 
 
 def parse(tree: Mapping[str, Any], source: str = "recipe") -> Recipe:
@@ -35,15 +39,26 @@ def parse(tree: Mapping[str, Any], source: str = "recipe") -> Recipe:
     return recipe
 
 
-def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
-    """A recipe from a file (or the name of one that ships with Basil), with `section.key=value`."""
-    overrides = list(overrides)
-    file = find(path)
-    tree = read_tree(file)
+def load(source: Source, overrides: Changes = ()) -> Recipe:
+    """The recipe in a file, of a name or in a dict, with some values changed."""
+    tree, name = tree_of(source)
     for plan in PLANS:  # of many runs: this is about one
         tree.pop(plan, None)
     change(tree, overrides)
-    return parse(tree, f"{file.name} with -s" if overrides else file.name)
+    how = "set" if isinstance(overrides, Mapping) else "-s"
+    return parse(tree, f"{name} with {how}" if overrides else name)
+
+
+def tree_of(source: Source) -> tuple[dict[str, Any], str]:
+    """The values, which are the caller's to change, and what to call them in a sentence."""
+    if not isinstance(source, Mapping):
+        file = find(source)
+        return read_tree(file), file.name
+    tree = deepcopy(dict(source))
+    if "like" not in tree:
+        return tree, "recipe"
+    like = typed(tree.pop("like"), str, "like", "recipe")
+    return _derived(read_tree(find(like)), tree, "recipe"), "recipe"
 
 
 def read_tree(file: Path, deriving: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -77,19 +92,38 @@ def _derived(tree: dict[str, Any], own: Mapping[str, Any], source: str) -> dict[
             raise UserError(f"{section} must not be a section ({source})")
         for key, value in values.items():
             if f"{section}.{key}" in NAMES:
-                switch(tree, f"{section}.{key}={json.dumps(value)}")
+                switch(tree, f"{section}.{key}", value)
         tree[section].update(values)
     return tree
 
 
-def change(tree: dict[str, Any], overrides: Iterable[str]) -> None:
-    """Set each `section.key=value` in a tree."""
+def change(tree: dict[str, Any], overrides: Changes) -> None:
+    """Set each key in a tree."""
+    given = _dotted(overrides) if isinstance(overrides, Mapping) else map(_said, overrides)
     # Names first: an option that is set beside a new name belongs to that.
-    for override in sorted(overrides, key=lambda text: _place(text) not in NAMES):
-        if _place(override) in NAMES:
-            switch(tree, override)
+    for place, value in sorted(given, key=lambda each: each[0] not in NAMES):
+        (switch if place in NAMES else _put)(tree, place, value)
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """{"ring": {"nodes": 20}} is {"ring.nodes": 20}."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{key}.")
         else:
-            apply(tree, override)
+            yield f"{prefix}{key}", value
+
+
+def _said(override: str) -> tuple[str, Any]:
+    """A `section.key=value`.  The value is TOML; anything else is a string."""
+    place, equals, text = override.partition("=")
+    if not equals or not place.strip():
+        raise UserError(f"-s {override}: write it as section.key=value, e.g. -s ring.nodes=20")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    return place.strip(), value
 
 
 def shipped() -> dict[str, Path]:
@@ -115,20 +149,16 @@ def find(path: str | Path) -> Path:
 NAMES = {f"{section}.{key}" for section, tables in OPTION_TABLES.items() for key, _ in tables}
 
 
-def _place(override: str) -> str:
-    return override.partition("=")[0].strip()
-
-
-def switch(tree: dict[str, Any], override: str) -> None:
+def switch(tree: dict[str, Any], place: str, value: Any) -> None:
     """Name another attack, schedule, …; the old one's options are left behind.
 
     Also those that have the same name in the new one: the target of a backdoor is a class, that of
     a mimic is a node.
     """
-    section, _, key = _place(override).partition(".")
+    section, _, key = place.partition(".")
     values = dict(tree.get(section, {}))
     old = _options_or_none(section, values)
-    apply(tree, override)
+    _put(tree, place, value)
     new = _options_or_none(section, tree[section])
     if old is None or new is None:  # a name that does not exist: `parse` says where
         return
@@ -148,20 +178,12 @@ def _options_or_none(section: str, values: Any) -> dict[str, Any] | None:
         return None
 
 
-def apply(tree: dict[str, Any], override: str) -> None:
-    """Set one `section.key=value` in a tree.  The value is TOML; anything else is a string."""
-    path, equals, text = override.partition("=")
-    if not equals or not path.strip():
-        raise UserError(f"-s {override}: write it as section.key=value, e.g. -s ring.nodes=20")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    *parents, last = path.strip().split(".")
+def _put(tree: dict[str, Any], place: str, value: Any) -> None:
+    *parents, last = place.split(".")
     for parent in parents:
         tree = tree.setdefault(parent, {})
         if not isinstance(tree, dict):
-            raise UserError(f"-s {override}: {parent} is not a section")
+            raise UserError(f"-s {place}={value}: {parent} is not a section")
     tree[last] = value
 
 
@@ -173,6 +195,8 @@ def options_of(section: str, values: Mapping[str, Any], without: str = "") -> di
             continue
         default = getattr(SECTIONS[section](), key)
         name = values.get(key, default)
+        if name == default == "":  # none is named
+            continue
         if table is not ATTACKS:
             found.update(table.options(name))
         elif name != NO_ATTACK:
@@ -197,6 +221,8 @@ def _section(name: str, kind: type[Any], values: Mapping[str, Any], source: str)
     except UserError as error:
         raise UserError(f"{error} ({source})") from error
     values = _by_new_names(name, values)
+    if clash := sorted(hints.keys() & options.keys()):
+        raise UserError(f"option {clash[0]!r} has the name of a key: rename it ({source})")
     known_keys(values, {**hints, **options}, source)
     given = {k: v for k, v in values.items() if k in hints}
     if "events" in given:

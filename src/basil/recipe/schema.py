@@ -7,7 +7,7 @@ from basil.attack import ATTACKS
 from basil.attack.basket_faults import FAULTS
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
-from basil.learning.models import MODELS
+from basil.learning.models import LOSSES, MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.numbering import RING, STAGES
 from basil.protocol.rules import RULES
@@ -104,6 +104,7 @@ class Scheme:
 @dataclass(frozen=True)
 class Learning:
     model: str = "mlp"
+    loss: str = ""  # "": cross-entropy, for regression squares
     batch: int = 32
     local_steps: int = 1
     local_epochs: int = 0  # if positive: whole passes over the local data instead of local_steps
@@ -237,6 +238,6 @@ OPTION_TABLES: dict[str, list[tuple[str, Table[Any]]]] = {
     "graph": [("name", GRAPHS), ("weights", WEIGHTS)],
     "sharing": [("sensitive", SENSITIVE), ("fault", FAULTS)],
     "scheme": [("name", SCHEMES), ("rule", RULES)],
-    "learning": [("model", MODELS), ("schedule", SCHEDULES)],
+    "learning": [("model", MODELS), ("loss", LOSSES), ("schedule", SCHEDULES)],
     "attack": [("name", ATTACKS)],
 }

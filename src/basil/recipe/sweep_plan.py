@@ -20,6 +20,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 
 from basil import rng
 from basil.errors import UserError
-from basil.recipe.read import PLANS, change, find, parse, read_tree
+from basil.recipe.read import PLANS, Changes, Source, change, parse, tree_of
 from basil.recipe.schema import Recipe
 from basil.recipe.values import known_keys, typed
 
@@ -52,20 +53,19 @@ class Point:
     fault: str = ""
 
 
-def load_sweep(path: str, overrides: list[str]) -> list[Point]:
+def load_sweep(described: Source, overrides: Changes = ()) -> list[Point]:
     """All runs of a sweep.  A combination that no run can have is among them, with its fault."""
-    file = find(path)
-    tree = read_tree(file)
+    tree, name = tree_of(described)
     plan = tree.get("sweep")
-    source = f"{file.name}, [sweep]"
+    source = f"{name}, [sweep]"
     if not isinstance(plan, Mapping):
-        raise UserError(f"{file.name} describes no sweep: it has no section [sweep]")
+        raise UserError(f"{name} describes no sweep: it has no section [sweep]")
     known_keys(plan, KEYS, source)
     base = {key: value for key, value in tree.items() if key not in PLANS}
     if "recipe" in plan:
         if base:
             raise UserError(f"recipe = {plan['recipe']!r}: then leave [{min(base)}] out ({source})")
-        base = read_tree(find(typed(plan["recipe"], str, "recipe", source)))
+        base, _ = tree_of(typed(plan["recipe"], str, "recipe", source))
     base = {key: value for key, value in base.items() if key not in (*PLANS, "compare")}
     change(base, overrides)
     seeds = typed(plan.get("seeds", [base.get("seed", 0)]), tuple[int, ...], "seeds", source)
@@ -79,9 +79,9 @@ def load_sweep(path: str, overrides: list[str]) -> list[Point]:
 
 
 def _point(base: dict[str, Any], varied: dict[str, Any], seed: int) -> Point:
-    tree = json.loads(json.dumps(base))
+    tree = deepcopy(base)
     tree["seed"] = seed
-    change(tree, [f"{key}={json.dumps(value)}" for key, value in varied.items()])
+    change(tree, varied)
     try:
         return Point(varied, seed, parse(tree, said(varied) or "recipe"))
     except UserError as error:
@@ -95,7 +95,7 @@ def said(varied: Mapping[str, Any]) -> str:
 def _grid(plan: Mapping[str, Any], source: str) -> list[dict[str, Any]]:
     keys = _table(plan, "grid", source)
     for key, values in keys.items():
-        if not isinstance(values, list) or not values:
+        if not isinstance(values, list | tuple) or not values:
             raise UserError(f"{key} = {json.dumps(values)}: it must be a list of values ({source})")
     return [dict(zip(keys, each, strict=True)) for each in itertools.product(*keys.values())]
 

@@ -61,7 +61,7 @@ def vary(recipe: Recipe, scheme: str, attack: str, seed: int) -> Recipe:
     tree["seed"] = seed
     for section, name in (("scheme", scheme), ("attack", attack)):
         if name != tree[section]["name"]:
-            switch(tree, f"{section}.name={json.dumps(name)}")
+            switch(tree, f"{section}.name", name)
             if section == "attack":
                 tree[section].pop("start", None)
     return parse(tree, f"recipe with scheme {scheme}, attack {attack}")

@@ -10,8 +10,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from basil.attack import ATTACKS
 from basil.errors import UserError
-from basil.record.read import Run
+from basil.protocol.schemes import SCHEMES
+from basil.recipe import NO_ATTACK
+from basil.record.read import Run, find_runs
 from basil.report.anonymity import anonymity_figure
 from basil.report.curves import accuracy_figure, success_figure
 from basil.report.heatmap import heatmap_figure
@@ -47,6 +50,20 @@ SETTINGS = {
 class ReportPaths:
     page: Path
     figures: list[Path]
+
+
+def runs_below(folders: Iterable[str | Path]) -> list[Run]:
+    """All runs in these folders, as `basil list` has their schemes and attacks; others last."""
+    schemes, attacks = list(SCHEMES), [NO_ATTACK, *ATTACKS]
+
+    def place(run: Run) -> tuple[int, int]:
+        scheme, attack = setting(run, "scheme"), setting(run, "attack")
+        return (
+            schemes.index(scheme) if scheme in schemes else len(schemes),
+            attacks.index(attack) if attack in attacks else len(attacks),
+        )
+
+    return sorted(find_runs([Path(folder) for folder in folders]), key=place)
 
 
 def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> ReportPaths:

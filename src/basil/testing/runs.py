@@ -1,7 +1,6 @@
 """Small runs: the same bits again, also when stopped and resumed."""
 
 import itertools
-import json
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -36,7 +35,7 @@ def check_runs(section: str, values: Mapping[str, Any], **names: str) -> dict[st
     tree = deepcopy(TINY)
     settings = {f"{section}.{key}": value for key, value in values.items()}
     settings |= {f"{other}.name": name for other, name in names.items()}
-    change(tree, [f"{key}={json.dumps(value)}" for key, value in settings.items()])
+    change(tree, settings)
     recipe = parse(tree)
     with TemporaryDirectory() as place:
         whole = Simulation(set_up(recipe)).run(Path(place, "whole"))

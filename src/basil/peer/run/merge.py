@@ -26,6 +26,7 @@ from basil.record.run_folder import (
     RECIPE,
     SELECTIONS,
     SUMMARY,
+    models_sha256,
     write_json,
 )
 
@@ -132,7 +133,16 @@ def _summary(finished: list[Run], attack: str, byzantine: int, out: Path) -> dic
         "work": {what: last[what] for what in ("evaluations", "steps", "distances")},
         "seconds": last["seconds"],
         "virtual_seconds": last["virtual_seconds"],
+        **_hash(out / MODELS),
     }
+
+
+def _hash(path: Path) -> dict[str, str]:
+    """The simulator's, where all models are the simulator's."""
+    if not path.exists():
+        return {}
+    models = {int(name.removeprefix("node-")): model for name, model in load_file(path).items()}
+    return {"model_sha256": models_sha256(models)}
 
 
 def _line(entry: dict[str, Any]) -> str:
