@@ -160,3 +160,89 @@ def test_a_network_that_is_not_understood_is_said(tmp_path: Path) -> None:
     tree = {"ring": {"nodes": 3}, "scheme": {"rounds": 1}}
     with pytest.warns(UserWarning, match="of the symmetries of this network none are known"):
         basil.run(tree, out=tmp_path / "odd", model=Odd())
+
+
+SMALL: dict[str, Any] = {
+    "like": "demo",
+    "ring": {"nodes": 5, "byzantine": 1, "connectivity": 2},
+    "learning": {"model": "softmax"},
+    "record": {"test_samples": 50},
+}
+
+
+def test_dir_shows_what_there_is() -> None:
+    assert set(basil.__all__) < set(dir(basil))
+    setting = basil.theory.Setting(nodes=100, byzantine=33, failure=1e-3)
+    assert basil.theory.make_plan(setting).ring.connectivity == 10
+
+
+def test_a_dict_may_be_like_a_recipe_and_set_changes_it(tmp_path: Path) -> None:
+    changes = {"scheme.rounds": 2, "attack": {"name": "sign-flip"}}
+    given = copy.deepcopy((SMALL, changes))
+    summary = basil.run(SMALL, set=changes, out=tmp_path / "dict").summary
+    assert (SMALL, changes) == given
+    assert (summary["rounds"], summary["nodes"], summary["attack"]) == (2, 5, "sign-flip")
+    assert summary["dataset"] == "digits"  # the demo's
+    more = {"ring": SMALL["ring"], "learning.model": "softmax", "record.test_samples": 50}
+    by_name = basil.run("demo", set={**more, **changes}, out=tmp_path / "name").summary
+    assert by_name["model_sha256"] == summary["model_sha256"]
+    recipe = parse({"ring": {"nodes": 3}})
+    assert basil.run(recipe, set={"scheme.rounds": 1}, out=tmp_path / "r").summary["rounds"] == 1
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "sentence"),
+    [
+        ({"like": "dmo"}, {}, "did you mean 'demo'?"),
+        ({"like": 3}, {}, "like = 3: it must be a string"),
+        ("demo", {"ring.nods": 3}, "did you mean 'nodes'? (demo.toml with set, [ring])"),
+        (SMALL, {"seed.x": 3}, "seed is not a section"),
+        (SMALL, {"scheme.rounds": "many"}, "it must be a whole number (recipe with set, [scheme])"),
+    ],
+)
+def test_a_wrong_recipe_is_one_sentence(
+    recipe: Any, changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(basil.UserError) as error:
+        basil.run(recipe, set=changes, out=tmp_path / "none")
+    assert sentence in str(error.value)
+
+
+def test_a_plan_is_of_what_is_asked_or_of_a_recipe() -> None:
+    assert basil.plan(nodes=100, byzantine=33, failure=1e-3).ring.connectivity == 10
+    plan = basil.plan(SMALL, set={"ring.nodes": 8, "learning.local_steps": 3})
+    setting = plan.setting
+    assert (setting.nodes, setting.byzantine, setting.connectivity) == (8, 1, 2)
+    assert setting.parameters == 64 * 10 + 10  # softmax on digits
+    assert setting.times.step == pytest.approx(3 * 0.006)  # Table III, three steps a turn
+    assert basil.plan(SMALL, worst_case=True).ring.connectivity == 2
+    with pytest.raises(basil.UserError, match="byzantine"):
+        basil.plan(nodes=3, byzantine=5)
+
+
+@pytest.mark.slow
+def test_compare_sweep_and_report_do_what_the_commands_do(tmp_path: Path) -> None:
+    few = {"scheme.rounds": 2}
+    alone = basil.run(SMALL, set={**few, "scheme.name": "r-plain"}, out=tmp_path / "alone")
+    which: dict[str, Any] = {"schemes": ["basil", "r-plain"], "attacks": ["gaussian"], "jobs": 1}
+    found = basil.compare(SMALL, set=few, out=tmp_path / "all", **which)
+    assert [result.summary["scheme"] for result in found] == ["basil", "r-plain"]
+    assert found[1].summary["model_sha256"] == alone.summary["model_sha256"]
+    assert found[1].models().keys() == alone.models().keys()
+    stamp = (found[0].folder / "summary.json").stat().st_mtime_ns
+    again = basil.compare(SMALL, set=few, out=tmp_path / "all", **which)
+    assert (again[0].folder / "summary.json").stat().st_mtime_ns == stamp
+    with pytest.raises(basil.UserError, match="holds a run with another recipe"):
+        basil.compare(SMALL, set={"scheme.rounds": 3}, out=tmp_path / "all", **which)
+
+    paths = basil.report(tmp_path / "all", against="megabytes")
+    assert paths.page == tmp_path / "all" / "report.html"
+    assert "R-plain" in paths.page.read_text()
+    with pytest.raises(basil.UserError, match="holds no run"):
+        basil.report(tmp_path / "nothing")
+
+    grid = {"scheme.name": ["r-plain"], "ring.connectivity": (2, 9)}
+    rows = basil.sweep(SMALL, grid=grid, set=few, jobs=1, out=tmp_path / "swept")
+    assert rows[0]["model_sha256"] == alone.summary["model_sha256"]
+    assert "has only 4 predecessors" in rows[1]["error"]
+    assert (tmp_path / "swept" / "sweep.csv").exists()

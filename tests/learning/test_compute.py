@@ -118,6 +118,17 @@ def test_a_loss_must_be_one_number_for_each_sample() -> None:
         Compute(mlp((3, 32, 32), 10), nn.functional.cross_entropy, pool())
 
 
+def test_strides_of_one_channel_change_no_bit_of_a_convolution() -> None:
+    """A data set's array and a copy of some of its rows differ in them: simulator and peer."""
+    x = np.random.default_rng(0).integers(0, 256, (16, 8, 8), dtype=np.uint8)
+    targets = np.arange(16) % 10
+    network = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.Flatten(), nn.Linear(256, 10))
+    odd = np.lib.stride_tricks.as_strided(x, (16, 1, 8, 8), (64, 1, 8, 1))
+    pools = [Pool(Samples(each, targets), (90.0,), (70.0,)) for each in (odd, x[:, None].copy())]
+    computes = [Compute(copy.deepcopy(network), cross_entropy, samples) for samples in pools]
+    assert torch.equal(*[c.train(c.initial, [batch(*range(16))], 0.1, int) for c in computes])
+
+
 def test_a_network_for_other_samples_is_refused() -> None:
     with pytest.raises(UserError, match=r"\(3, 32, 32\)"):
         Compute(mlp((28, 28), 10), cross_entropy, pool())

@@ -77,7 +77,8 @@ def lay(folder: Path, kernel: int = 3) -> None:
 
 
 def swept(folder: Path) -> set[str]:
-    return {row["model_sha256"] for row in csv.DictReader((folder / "sweep.csv").open())}
+    lines = (folder / "sweep.csv").read_text().splitlines()
+    return {row["model_sha256"] for row in csv.DictReader(lines)}
 
 
 def test_run_compare_sweep_and_eight_nodes_end_with_the_same_model(

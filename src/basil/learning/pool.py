@@ -44,7 +44,9 @@ class Pool:
         self.y = torch.from_numpy(np.ascontiguousarray(samples.y)).to(self.device)
         # Convolutions want the channels innermost: so they are stored, and batches gathered.
         self._images = x.ndim == 4 and x.shape[1] > 1
-        self._rows = (x.permute(0, 2, 3, 1) if self._images else x).contiguous()
+        rows = (x.permute(0, 2, 3, 1) if self._images else x).contiguous()
+        # A dimension of one has whatever stride numpy left it, and convolutions go by strides.
+        self._rows = rows.flatten().view(rows.shape)
         shape = (-1,) if self._images else (1, -1) + (1,) * (x.ndim - 2)
         self._mean = torch.tensor(mean, dtype=torch.float32, device=self.device).view(shape)
         self._scale = 1.0 / torch.tensor(std, dtype=torch.float32, device=self.device).view(shape)
