@@ -27,6 +27,12 @@ RECIPE: dict[str, Any] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is installed here or not."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+
+
 class CtrlC:
     """Somebody who presses it once a round has been measured."""
 
@@ -173,7 +179,6 @@ def test_plot_gives_the_figure(result: basil.Result) -> None:
 def test_metrics_are_dicts_or_a_frame(
     result: basil.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
     lines = result.metrics()
     assert [line["round"] for line in lines] == list(range(7))
     assert lines[-1]["accuracy"] == result.summary["accuracy"]
