@@ -13,7 +13,7 @@ from safetensors import safe_open
 
 from basil.attack import ATTACKS
 from basil.cli import KINDS, main
-from basil.cli.commands import TABLES
+from basil.cli.listing import TABLES
 from basil.recipe import load, shipped
 
 FILES = {

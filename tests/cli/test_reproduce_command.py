@@ -156,7 +156,7 @@ def test_every_figure_is_listed(basil):
     ("words", "sentence"),
     [
         ([], "which figure? e.g. basil reproduce fig4 --quick"),
-        (["fig44"], "recipe 'fig44': there is no such file"),
+        (["fig44"], "figure 'fig44' does not exist; there are fig1, fig4, fig5, fig6, fig7, fig8"),
         (["demo"], "demo.toml describes no figure"),
         (["remarks", "--seeds", "0"], "--seeds 0: it must be 1 or more"),
         (["fig4", "--quick", "--log", "nowhere:Thing"], "--log nowhere:Thing: No module named"),

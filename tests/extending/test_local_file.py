@@ -156,7 +156,7 @@ def test_what_is_registered_has_a_short_name(tmp_path):
 
 def test_every_kind_has_a_decorator_and_a_group_of_its_own():
     from basil.cli import KINDS
-    from basil.cli.commands import TABLES
+    from basil.cli.listing import TABLES
 
     assert [table.group for table in TABLES.values()] == list(TABLES) == list(KINDS[:-1])
     singular = {table.kind.replace("data set", "dataset") for table in TABLES.values()}

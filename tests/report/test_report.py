@@ -53,8 +53,8 @@ def test_rows_are_cases_and_seeds_are_averaged(seeds: list[Run]) -> None:
     assert basil["chose Byzantine %"] == "25.0"
     assert basil["messages"] == "1,200"
     assert basil["MB sent"] == "3.4"
-    assert basil["virtual s"] == "12.3"
-    assert basil["real s"] == "4.5"
+    assert basil["virtual time"] == "12.3 s"
+    assert basil["real time"] == "4.50 s"
 
 
 def test_each_seed_can_have_its_row(seeds: list[Run]) -> None:
@@ -84,7 +84,7 @@ def test_the_best_is_marked_among_those_under_the_same_attack(seeds: list[Run]) 
         "86.0 ± 4.0",
         "0.160 ± 0.040",
     ]
-    assert [cell.text for cell in ubar.cells if cell.best] == ["1.0"]
+    assert [cell.text for cell in ubar.cells if cell.best] == ["1.00 s"]
 
 
 def test_what_differs_beyond_the_seed_is_named(tmp_path: Path) -> None:
@@ -105,7 +105,8 @@ def test_an_unfinished_run_shows_what_there_is_and_wins_nothing(tmp_path: Path) 
     unfinished, finished = result_rows(find_runs([tmp_path]))
     texts = [cell.text for cell in unfinished.cells]
     assert texts[1:] == [
-        "Basil (unfinished, round 2)", "0", "80.0", "82.0", "0.200", "–", "–", "–", "1.5", "0.5",
+        "Basil (unfinished, round 2)", "0", "80.0", "82.0", "0.200", "–", "–", "–",
+        "1.50 s", "500 ms",
     ]  # fmt: skip
     assert not any(cell.best for cell in (*unfinished.cells, *finished.cells))
 

@@ -175,7 +175,7 @@ def test_a_reproduction_is_a_folder_that_says_where_it_comes_from(tmp_path):
     figure = figure_of(expects(than="ubar", at_least=40), expects(at_least=50))
     curves = traced(tmp_path / "runs")
     found = Reproduction(
-        figure, "basil reproduce fig0 --seeds 2", False, "digits, 6 nodes, 2 rounds",
+        figure, "basil reproduce fig0 --seeds 2", False, "digits", "6 nodes, 2 rounds",
         tuple(curves.values()), tuple(verdicts(figure, curves)), {},
     )  # fmt: skip
     folder = write_reproduction(found, tmp_path / "out")

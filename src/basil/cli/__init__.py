@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from basil import __version__
 from basil.cli.arguments import add_jobs, add_shared, whole
 from basil.cli.calibrate import add_calibrate
 from basil.cli.node import add_node, add_running
 from basil.cli.peers import add_peers
 from basil.cli.plan import add_plan
 from basil.cli.reproduce import add_reproduce
+from basil.cli.say import Parser, complain, warn
 from basil.cli.sweep import add_sweep
 from basil.errors import UserError
 
@@ -36,11 +38,12 @@ KINDS = (
 
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="basil",
         description="Decentralised training on a ring that keeps learning when some nodes lie.",
         epilog="Start with: basil compare demo",
     )
+    top.add_argument("--version", action="version", version=f"basil {__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", help="run one recipe, or go on with an interrupted run")
@@ -76,8 +79,9 @@ def parser() -> argparse.ArgumentParser:
 
     show = commands.add_parser("list", help="what a recipe can name")
     show.add_argument("what", choices=KINDS)
+    show.add_argument("name", nargs="?", metavar="NAME", help="all about one, with its options")
     show.add_argument("--json", action="store_true")
-    show.set_defaults(command="show")
+    show.set_defaults(command="show", home="basil.cli.listing")
 
     add_reproduce(commands)
     add_sweep(commands)
@@ -114,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"basil: {error}", file=sys.stderr)
+        complain(f"basil: {error}")
         return 2
     except KeyboardInterrupt:
         return 130

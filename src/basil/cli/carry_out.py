@@ -2,12 +2,12 @@
 
 import argparse
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from basil.cli.arguments import logs
 from basil.cli.progress import comparison_bar
+from basil.cli.say import complain, warn
 from basil.experiment import Machine
 from basil.many.cases import Case, CaseOutcome, ExecutionSettings, run_cases
 from basil.record.callback import named
@@ -49,7 +49,7 @@ def carry_out(
                     what = "done" if outcome.summary is not None else "FAILED"
                     print(f"{what} {len(outcomes)}/{len(todo)}  {outcome.case.name}", flush=True)
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        complain("stopped; the same command goes on from here")
         raise
     return [outcomes[case.folder] for case in todo]
 
@@ -59,8 +59,7 @@ def _say_if_of_other_code(todo: Sequence[Case]) -> None:
     there = [case.folder for case in todo if (case.folder / FACTS).exists()]
     old = [folder for folder in there if of_other_code(read_facts(folder))]
     if old:
-        print(
-            f"warning: {len(old)} of {len(todo)} runs were made or begun by other code than this"
-            f" and are kept, {old[0]} for one: delete what is to be run anew",
-            file=sys.stderr,
+        warn(
+            f"{len(old)} of {len(todo)} runs were made or begun by other code than this and are"
+            f" kept, {old[0]} for one: delete what is to be run anew"
         )

@@ -4,19 +4,15 @@ import argparse
 import json
 import os
 import signal
-import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from basil import data
-from basil.attack import ATTACKS
-from basil.attack.basket_faults import FAULTS
 from basil.cli.arguments import logs
 from basil.cli.carry_out import carry_out, machine, settings
-from basil.data import DATASETS, PARTITIONS
-from basil.data.sensitive import SENSITIVE
+from basil.cli.say import complain, warn
+from basil.data import DATASETS
 from basil.data.sources import SOURCES
 from basil.errors import UserError
 from basil.experiment import (
@@ -28,34 +24,15 @@ from basil.experiment import (
     set_up,
     stopped_by,
 )
-from basil.learning.models import LOSSES, MODELS
-from basil.learning.schedule import SCHEDULES
 from basil.many.cases import check, comparison
-from basil.protocol.rules import RULES
-from basil.protocol.schemes import SCHEMES
-from basil.recipe import NO_ATTACK, Recipe, label, load, shipped, warnings
+from basil.recipe import Recipe, label, load, warnings
 from basil.record.callback import named
 from basil.record.progress_bar import on_terminal, run_bar
 from basil.record.provenance import of_other_code
 from basil.record.read import Run, read_run
 from basil.report.results_table import as_text, results_table
-from basil.table import Table
-from basil.topology import GRAPHS, WEIGHTS
+from basil.text import aligned, width
 
-TABLES: dict[str, Table[Any]] = {
-    "schemes": SCHEMES,
-    "attacks": ATTACKS,
-    "rules": RULES,
-    "graphs": GRAPHS,
-    "weights": WEIGHTS,
-    "partitions": PARTITIONS,
-    "sensitive": SENSITIVE,
-    "faults": FAULTS,
-    "datasets": DATASETS,
-    "models": MODELS,
-    "losses": LOSSES,
-    "schedules": SCHEDULES,
-}
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
@@ -69,13 +46,14 @@ def run(args: argparse.Namespace) -> int:
         begun = read_run(folder)
         recipe = recipe_of(begun)
         if of_other_code(begun.facts):
-            print(f"warning: {folder} was begun by other code than this", file=sys.stderr)
+            warn(f"{folder} was begun by other code than this")
     else:
         if not args.recipe:
             raise UserError("which recipe? e.g. basil run demo; basil list recipes shows them")
         recipe = load(args.recipe, args.set)
         folder = Path(args.out) if args.out else _free_folder(recipe)
-        _warn(recipe)
+        for sentence in warnings(recipe):
+            warn(sentence)
     callbacks = [make() for make in map(named, logs(args))]
     try:
         with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, run_bar() as bar:
@@ -86,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
                 setup = set_up(recipe, machine=machine(args))
                 summary = Simulation(setup).run(folder, hooks)
     except Interrupted:
-        print(f"stopped; go on with: basil run --resume {folder}", file=sys.stderr)
+        complain(f"stopped; go on with: basil run --resume {folder}")
         return STOPPED
     if args.json:
         print(json.dumps({**summary, "folder": str(folder)}))
@@ -102,7 +80,7 @@ def compare(args: argparse.Namespace) -> int:
     out = Path(args.out) if args.out else Path("runs") / Path(args.recipe).stem
     todo = comparison(recipe, out, args.schemes or (), args.attacks or (), args.seeds or ())
     for sentence in dict.fromkeys(s for case in todo for s in warnings(case.recipe)):
-        print(f"warning: {sentence}", file=sys.stderr)
+        warn(sentence)
     check(carry_out(todo, settings(args), quiet=args.json))
     runs = [read_run(case.folder) for case in todo]
     paths = None if args.no_report else _report(runs, out)
@@ -130,32 +108,6 @@ def report(args: argparse.Namespace) -> int:
     return 0
 
 
-def show(args: argparse.Namespace) -> int:
-    """basil list schemes|attacks|…"""
-    if args.what == "recipes":
-        rows = {name: _headline(path) for name, path in shipped().items()}
-    else:
-        table = TABLES[args.what]
-        rows = {name: _summary(table, name) for name in table}
-        if args.what == "attacks":
-            rows = {NO_ATTACK: "Nobody lies: all nodes are benign.", **rows}
-    if args.json:
-        print(json.dumps(rows))
-    else:
-        width = max(map(len, rows), default=0)
-        for name, text in rows.items():
-            print(f"{name:<{width}}  {text}".rstrip())
-    return 0
-
-
-def _summary(table: Table[Any], name: str) -> str:
-    """Also of a package's entry that cannot be loaded: the others are to be seen all the same."""
-    try:
-        return table.summary(name)
-    except UserError as error:
-        return f"cannot be used: {error}"
-
-
 def data_get(args: argparse.Namespace) -> int:
     """basil data get NAME"""
     files = data.get(args.name, progress=on_terminal())
@@ -168,16 +120,19 @@ def data_get(args: argparse.Namespace) -> int:
 
 def data_where(args: argparse.Namespace) -> int:
     """basil data where [NAME]"""
+    rows = []
     for name in [args.name] if args.name else list(DATASETS):
         if name == data.OWN:
-            print(f"{name:<14}  is brought along, from wherever it is")
+            said = "is brought along, from wherever it is"
         elif SOURCES.get(name, ...) is None:
-            print(f"{name:<14}  comes with Basil")
+            said = "comes with Basil"
         elif name in DATASETS and name not in SOURCES:
-            print(f"{name:<14}  comes with another package")
+            said = "comes with another package"
         else:
             state = "present" if data.present(name) else f"absent: basil data get {name}"
-            print(f"{name:<14}  {data.where(name)}  ({state})")
+            said = f"{data.where(name)}  ({state})"
+        rows.append((f"{name:<14}", said))
+    print("\n".join(aligned(rows, width())))
     return 0
 
 
@@ -186,19 +141,9 @@ def _report(runs: list[Run], out: Path, against: str = "rounds") -> str:
 
     paths = write_report(runs, out, against)
     # Those that show all runs; rings are for the page.
-    pictures = [path for path in paths.figures if path.stem in ("accuracy", "heatmap")]
+    pictures = [path for path in paths.figures if path.stem in ("accuracy", "loss", "heatmap")]
     shown = [f"figure  {path}" for path in pictures if path.suffix == ".png"]
     return "\n".join([f"page    {paths.page}", *shown])
-
-
-def _headline(path: Path) -> str:
-    first = path.read_text(encoding="utf-8").split("\n", 1)[0]
-    return first.removeprefix("#").strip()
-
-
-def _warn(recipe: Recipe) -> None:
-    for sentence in warnings(recipe):
-        print(f"warning: {sentence}", file=sys.stderr)
 
 
 def _free_folder(recipe: Recipe) -> Path:

@@ -2,13 +2,13 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from basil.errors import UserError
+from basil.text import aligned, duration, width
 from basil.theory import Estimate, Risk
 from basil.theory.planner import Plan, make_plan
 from basil.theory.setting import PAPER_TIMES, PartTimes, Setting, Sharing
@@ -64,7 +64,8 @@ def plan(args: argparse.Namespace) -> int:
         answer = {**_plain(made), "best": best.groups if best else None}
         print(json.dumps({**answer, "figures": list(map(str, figures))} if figures else answer))
         return 0
-    show(f"{args.nodes} nodes, {args.byzantine} Byzantine", rows_of(made))
+    print(f"{args.nodes:,} nodes, {args.byzantine:,} Byzantine")
+    print("\n".join(aligned(rows_of(made), width(), right=[1])))
     for path in figures:
         print(f"figure  {path}")
     return 0
@@ -157,12 +158,12 @@ def rows_of(plan: Plan) -> Rows:
         ("stored", _bytes(cost.bytes_stored), f"{cost.models_stored} models of {_bytes(model)}"),
         ("evaluated", f"{cost.evaluations}", "models (Prop. 1)"),
         ("", "", ""),
-        ("a model on a link", _seconds(plan.link), f"{asked.megabits_per_second:g} Mb/s"),
-        (f"Basil, {rounds}", _seconds(plan.turn.bound), "(15)"),
-        ("  scored on arrival", _seconds(plan.arrival.bound), ""),
+        ("a model on a link", duration(plan.link), f"{asked.megabits_per_second:g} Mb/s"),
+        (f"Basil, {rounds}", duration(plan.turn.bound), "(15)"),
+        ("  scored on arrival", duration(plan.arrival.bound), ""),
         (
             f"UBAR, {rounds}",
-            _seconds(plan.ubar.total),
+            duration(plan.ubar.total),
             f"{plan.ubar.neighbours} neighbours (App. G-B)",
         ),
     ]
@@ -174,7 +175,7 @@ def rows_of(plan: Plan) -> Rows:
             ("", "", ""),
             ("ACDS, groups", f"{plan.acds.groups}", "section sharing of a recipe"),
             ("  sent and received", f"{plan.acds.bits / 1e6:.1f} Mbit", f"Prop. 3, (8); {of}"),
-            ("  time", _seconds(plan.acds.seconds), "(9)"),
+            ("  time", duration(plan.acds.seconds), "(9)"),
         ]
     return rows + _choice_rows(plan)
 
@@ -186,12 +187,12 @@ def _group_rows(plan: Plan) -> Rows:
     stages = group.stages
     return [
         ("", "", ""),
-        (f"Basil+, {_rounds(plan.setting.rounds)}", _seconds(group.turn), where),
-        ("  scored on arrival", _seconds(group.arrival), ""),
-        ("  (16) as printed", _seconds(group.printed), "forgets G messages a round"),
-        ("  training, one round", _seconds(stages.training), "App. E"),
-        ("  circular aggregation", _seconds(stages.aggregation), ""),
-        ("  multicast", _seconds(stages.multicast), ""),
+        (f"Basil+, {_rounds(plan.setting.rounds)}", duration(group.turn), where),
+        ("  scored on arrival", duration(group.arrival), ""),
+        ("  (16) as printed", duration(group.printed), "forgets G messages a round"),
+        ("  training, one round", duration(stages.training), "App. E"),
+        ("  circular aggregation", duration(stages.aggregation), ""),
+        ("  multicast", duration(stages.multicast), ""),
         *_risk_rows(group.risk, "Prop. 5"),
     ]
 
@@ -204,7 +205,7 @@ def _choice_rows(plan: Plan) -> Rows:
     nearest = sorted(plan.choices, key=lambda choice: choice.turn)[:5]
     for choice in sorted(nearest, key=lambda choice: choice.groups):
         says = f"n = {choice.size}, S = {choice.connectivity}, fails {_chance(choice.exact)}"
-        rows.append((f"  G = {choice.groups}", _seconds(choice.turn), says))
+        rows.append((f"  G = {choice.groups}", duration(choice.turn), says))
     return rows
 
 
@@ -238,31 +239,6 @@ def _rounds(count: int) -> str:
 
 def _bytes(count: int) -> str:
     return f"{count / 1e6:,.2f} MB"
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:,.1f} s" if seconds >= 100 else f"{seconds:.3g} s"
-
-
-def show(title: str, rows: Rows) -> None:
-    """A table on a terminal; elsewhere the same in plain columns."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(title=title, show_header=False, box=None, title_justify="left")
-        table.add_column()
-        table.add_column(justify="right")
-        table.add_column(style="dim")
-        for row in rows:
-            table.add_row(*map(Text, row))
-        Console().print(table)
-        return
-    first, second = (max(len(row[place]) for row in rows) for place in (0, 1))
-    print(title)
-    for name, value, note in rows:
-        print(f"{name:<{first}}  {value:>{second}}  {note}".rstrip())
 
 
 def _figures(plan: Plan, folder: Path) -> list[Path]:

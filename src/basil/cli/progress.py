@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from basil.many.cases import Case
-from basil.record.progress_bar import on_terminal
+from basil.record.progress_bar import on_terminal, terminal_bar
 
 
 @contextmanager
@@ -13,25 +13,15 @@ def comparison_bar(cases: Sequence[Case]) -> Iterator[Callable[[Sequence[Case]],
     if not on_terminal():
         yield lambda running: None
         return
-    from rich import progress as bars
-    from rich.console import Console
-
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
-    )
     total = sum(case.recipe.scheme.rounds for case in cases)
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with terminal_bar("{task.description}") as (bar, columns):
         task = bar.add_task("starting", total=total)
 
         def watch(running: Sequence[Case]) -> None:
             bar.update(
                 task,
                 completed=sum(case.rounds_done() for case in cases),
-                description=", ".join(case.name for case in running)[:60],
+                description=", ".join(case.name for case in running)[:columns],
             )
 
         yield watch

@@ -3,12 +3,13 @@
 import argparse
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 from basil.cli.arguments import add_jobs, add_shared, whole
+from basil.cli.say import complain, say
 from basil.errors import UserError
+from basil.text import aligned, width
 
 
 def add_reproduce(commands: Any) -> None:
@@ -90,23 +91,23 @@ def reproduce(args: argparse.Namespace) -> int:
     else:
         print("\n".join(f"page    {page}" for page in pages))
     if not can_draw():
-        print(
+        complain(
             "no figure was drawn: matplotlib is not installed here; copy"
-            f" {out} to a machine that has it and add --draw-only",
-            file=sys.stderr,
+            f" {out} to a machine that has it and add --draw-only"
         )
     for sentence in failed:
-        print(f"basil: {sentence}", file=sys.stderr)
+        complain(f"basil: {sentence}")
     return 2 if any(lacking.values()) else int(bool(failed))
 
 
 def _say(found: Any, folder: Path) -> None:
-    print(f"\n{found.figure.name}: {found.figure.title} ({found.size})")
+    print()
+    say(f"{found.figure.name}: {found.title} ({found.size})", hang=2)
     for verdict in found.verdicts:
-        print(f"  {verdict}")
+        say(f"  {verdict}", hang=6)
         if verdict.note and verdict.outcome != "agrees":
-            print(f"      {verdict.note}")
-    print(f"  {folder}", flush=True)
+            say(f"      {verdict.note}", hang=6)
+    say(f"  {folder}")
 
 
 def _list(as_json: bool) -> int:
@@ -118,8 +119,7 @@ def _list(as_json: bool) -> int:
     if as_json:
         print(json.dumps(titles))
     else:
-        width = max(map(len, titles), default=0)
-        print("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
+        print("\n".join(aligned(list(titles.items()), width())))
     return 0
 
 

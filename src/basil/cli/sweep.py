@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from basil.cli.arguments import add_jobs, add_shared
+from basil.cli.say import complain, say
 from basil.errors import UserError
 
 
@@ -34,6 +34,8 @@ def sweep(args: argparse.Namespace) -> int:
     from basil.cli.carry_out import carry_out, settings
     from basil.many.sweep import sweep_cases, tidy, write_table
     from basil.recipe.sweep_plan import load_sweep
+    from basil.record.read import read_run
+    from basil.report.results_table import as_text, results_table
 
     if args.address is not None and args.engine != "ray":
         raise UserError(f"--address {args.address}: it goes with --engine ray")
@@ -47,15 +49,18 @@ def sweep(args: argparse.Namespace) -> int:
     tables = write_table(rows, out)
     new, failed = sum(outcome.new for outcome in outcomes), [row for row in rows if row["error"]]
     for row in failed:
-        print(f"failed: {row['run'] or 'no run'}: {row['error']}", file=sys.stderr)
+        complain(f"failed: {row['run'] or 'no run'}: {row['error']}")
     if args.json:
         print(json.dumps(rows))
         return int(bool(failed))
-    done = sum(outcome.summary is not None for outcome in outcomes)
+    finished = [read_run(o.case.folder) for o in outcomes if o.summary is not None]
+    if finished:
+        print(f"{as_text(results_table(finished))}\n")
+    done = len(finished)
     if new:
-        print(f"{done} of {len(rows)} runs are finished, {new} of them new")
+        say(f"{done} of {len(rows)} runs are finished, {new} of them new")
     else:
         these = f"{done} runs" if done == len(rows) else f"{done} runs that can be"
-        print(f"nothing to do: all {these} were finished already")
+        say(f"nothing to do: all {these} were finished already")
     print("\n".join(f"table  {table}" for table in tables))
     return int(bool(failed))

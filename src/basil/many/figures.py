@@ -73,6 +73,7 @@ def reproduction(plan: FigureRuns, command: str) -> Reproduction:
         figure=plan.figure,
         command=command,
         quick=plan.quick,
+        data=" and ".join(dict.fromkeys(c.recipe.data.dataset for c, _ in plan.curves)),
         setting=_setting(plan),
         traced=tuple(traced.values()),
         verdicts=(*verdicts(plan.figure, traced), *number_verdicts(plan.figure)),
@@ -81,13 +82,12 @@ def reproduction(plan: FigureRuns, command: str) -> Reproduction:
 
 
 def _setting(plan: FigureRuns) -> str:
-    """digits, 10–40 nodes, 100 rounds"""
+    """10–40 nodes, 100 rounds"""
     recipes = [curve.recipe for curve, _ in plan.curves]
     if not recipes:
         return ""
-    data = " and ".join(dict.fromkeys(recipe.data.dataset for recipe in recipes))
     nodes = _range([recipe.ring.nodes for recipe in recipes])
-    return f"{data}, {nodes} nodes, {_range([r.scheme.rounds for r in recipes])} rounds"
+    return f"{nodes} nodes, {_range([r.scheme.rounds for r in recipes])} rounds"
 
 
 def _range(values: Sequence[int]) -> str:

@@ -152,7 +152,7 @@ def rank(name: str) -> tuple[bool, int, str]:
 
 def load_figure(name: str) -> Figure:
     """A figure by name (fig4), or from a file of one's own."""
-    file = figures().get(name) or find(name)
+    file = figures().get(name) or _file(name)
     tree = read_tree(file)
     about = tree.get("figure")
     if not isinstance(about, Mapping):
@@ -174,6 +174,14 @@ def load_figure(name: str) -> Figure:
     figure = _entry(Figure, given, source, name=file.stem, base=base)
     _check(figure, file.name)
     return figure
+
+
+def _file(name: str) -> Path:
+    try:
+        return find(name)
+    except UserError:
+        known = ", ".join([*figures(), *beyond_the_paper()])
+        raise UserError(f"figure {name!r} does not exist; there are {known}") from None
 
 
 def _entry(kind: type[T], values: Mapping[str, Any], source: str, **known: Any) -> T:

@@ -1,5 +1,6 @@
 """From TOML to a checked `Recipe`."""
 
+import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -15,7 +16,6 @@ from basil.foreign import look_in
 from basil.recipe.check import check
 from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Event, Recipe
 from basil.recipe.values import known_keys, typed
-from basil.table import nearest
 
 PLANS = ("figure", "sweep")  # what else a file may hold: see `recipe.figure`, `recipe.sweep`
 Source = str | Path | Mapping[str, Any]
@@ -143,7 +143,11 @@ def find(path: str | Path) -> Path:
     recipes = shipped()
     if str(path) in recipes:
         return recipes[str(path)]
-    raise UserError(f"recipe {str(path)!r}: there is no such file; {nearest(str(path), recipes)}")
+    near = difflib.get_close_matches(str(path), recipes, n=3, cutoff=0)
+    raise UserError(
+        f"recipe {str(path)!r}: there is no such file; the nearest names are"
+        f" {', '.join(map(repr, near))} (basil list recipes)"
+    )
 
 
 NAMES = {f"{section}.{key}" for section, tables in OPTION_TABLES.items() for key, _ in tables}

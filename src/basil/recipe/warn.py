@@ -5,7 +5,6 @@ from basil.recipe.schema import NO_ATTACK, Recipe
 from basil.theory import (
     failure_exact,
     group_failure_exact,
-    majority_probability,
     smallest_connectivity,
     smallest_group_connectivity,
 )
@@ -36,7 +35,6 @@ def warnings(recipe: Recipe) -> list[str]:
         return found
     if b == N - 1:
         return [f"ring.byzantine = {b}: the one benign node of {N} hears from Byzantine nodes only"]
-    majority, failure = majority_probability(N, b, S), failure_exact(N, b, S)
     if recipe.ring.placement == "row" and b >= S:
         found.append(
             f"ring.connectivity = {S}: with all {b} Byzantine nodes in a row some node will hear"
@@ -49,21 +47,11 @@ def warnings(recipe: Recipe) -> list[str]:
                 f"ring.row = {recipe.row}: with {row} Byzantine nodes in a row some node will hear"
                 f" from Byzantine nodes only; S = {row + 1} prevents that"
             )
-    elif failure > 0.01:
+    elif (failure := failure_exact(N, b, S)) > 0.01:
         enough = smallest_connectivity(N, b, 0.01)
         found.append(
             f"ring.connectivity = {S}: with probability {failure:.2g} some benign node hears from"
             f" Byzantine nodes only (Prop. 2, exact); S = {enough} brings that under 1 %"
-        )
-    elif majority > 0.01:
-        safe = (
-            "one benign predecessor is enough, and S > b guarantees it"
-            if S > b
-            else f"that all of them are, for some node, has {failure:.2g}"
-        )
-        found.append(
-            f"ring.connectivity = {S}: most of a benign node's {S} predecessors are Byzantine with"
-            f" probability {majority:.2g}; {safe}"
         )
     return found
 

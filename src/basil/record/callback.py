@@ -35,7 +35,7 @@ def flat(metrics: dict[str, Any], prefix: str = "") -> dict[str, float]:
         if isinstance(value, dict):
             found |= flat(value, f"{prefix}{key}/")
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            found[prefix + key] = float(value)
+            found[prefix + key] = value
     return found
 
 

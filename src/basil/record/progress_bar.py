@@ -10,6 +10,7 @@ from typing import Any
 from basil.record.recorder import Progress
 
 Show = Callable[[Progress], None]
+TIMES = 23  # columns: "0:00:00 left 0:00:00", and what is between them and the rest
 PAUSE = 0.2  # seconds from one picture in a notebook to the next
 
 
@@ -23,39 +24,53 @@ def run_bar() -> Iterator[Show | None]:
     if (display := _notebook()) is not None:
         yield _notebook_bar(display)
     elif on_terminal():
-        with _terminal_bar() as show:
+        with _run_bar() as show:
             yield show
     else:
         yield None
 
 
 @contextmanager
-def _terminal_bar() -> Iterator[Show]:
+def _run_bar() -> Iterator[Show]:
     """Round, worst accuracy, time left."""
-    from rich import progress as bars
-    from rich.console import Console
-
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.TextColumn("{task.fields[accuracy]}"),
-        bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
-    )
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with terminal_bar("{task.description}", "{task.fields[accuracy]}") as (bar, columns):
         task = bar.add_task("starting", total=None, accuracy="")
 
         def show(at: Progress) -> None:
+            where = _round(at)
             bar.update(
                 task,
                 completed=at.turns,
                 total=at.all_turns,
-                description=_round(at),
-                accuracy=_accuracy(at),
+                description=where[:columns],
+                accuracy=_accuracy(at)[: max(0, columns - len(where) - 1)],
             )
 
         yield show
+
+
+@contextmanager
+def terminal_bar(*texts: str) -> Iterator[tuple[Any, int]]:
+    """A bar after the first text and before the others; and how long they may be together.
+
+    Rich would rather shorten the bar to nothing than cut a text.
+    """
+    from rich import progress as bars
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    size = min(40, console.width // 5)
+    first, *others = (bars.TextColumn(text, markup=False) for text in texts)
+    columns = (
+        first,
+        bars.BarColumn(size),
+        *others,
+        bars.TimeElapsedColumn(),
+        bars.TextColumn("left"),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=console, transient=True) as bar:
+        yield bar, max(0, console.width - size - TIMES)
 
 
 def _notebook() -> Any:
@@ -87,5 +102,6 @@ def _round(at: Progress) -> str:
 
 
 def _accuracy(at: Progress) -> str:
-    accuracy = "" if at.accuracy is None else f"worst benign {at.accuracy:.1%}"
-    return accuracy if at.success is None else f"{accuracy}, backdoor {at.success:.1%}"
+    said = [] if at.accuracy is None else [f"worst {at.accuracy:.1%}"]
+    said += [] if at.success is None else [f"backdoor {at.success:.1%}"]
+    return ", ".join(said)

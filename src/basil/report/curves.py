@@ -13,15 +13,20 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from basil.errors import UserError
 from basil.record.read import Run
 from basil.report.plots import COLOURS, FAINT, INK, ROUND_STEPS, STYLE, Figure
-from basil.report.run_groups import RunGroup, cases, group, setting
+from basil.report.run_groups import RunGroup, cases, group, scheme_name, setting
 
-# Lengths without common divisor: 7 × 8 × 5 lines before a combination returns.
+# With 14 colours, 280 lines before a combination of colour, marker and dash returns.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
 CHANCE: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": ":"}
 PANELS_IN_ROW = 4
 MARKS_ON_LINE = 8
-MOST_SHARED = 7  # labels in one legend for all panels: one for each colour
+MOST_SHARED = 7  # labels in one legend for all panels
+# A scheme looks the same in every figure: its place here is that of its colour, marker and dash.
+LOOKS = (
+    *("basil", "r_plain", "ubar", "g_plain", "basil_published", "basil+", "r_plain+"),
+    *("bridge", "bridge_median", "clipped_gossip", "nna", "balance", "local", "centralised"),
+)
 # What curves are drawn against: the key in metrics.jsonl, its unit, the axis' name.
 AXES = {
     "rounds": ("round", 1.0, "round"),
@@ -39,9 +44,9 @@ def accuracy_figure(runs: Iterable[Run], metric: str = "worst", against: str = "
     Runs that differ in the seed alone make one line: their mean, in a band of one standard
     deviation.  Where no run has an accuracy (regression), the loss is drawn.
     """
-    found = cases(runs)
-    quantity = "accuracy" if any(_has(case, "accuracy", metric) for case in found) else "loss"
-    drawn = [case for case in found if _has(case, quantity, metric)]
+    runs = list(runs)
+    quantity = quantity_of(runs, metric)
+    drawn = [case for case in cases(runs) if _has(case, quantity, metric)]
     if not drawn:
         raise UserError(f"no run has measured its {metric} accuracy or loss yet: nothing to plot")
     return _curves(drawn, quantity, metric, _accuracy_of(metric, quantity), against)
@@ -76,6 +81,11 @@ def panels_figure(
     return _curves(shown, "accuracy", metrics, says, against, columns, labels, apart)
 
 
+def quantity_of(runs: Iterable[Run], metric: str = "worst") -> str:
+    """What `accuracy_figure` draws of these runs: accuracy, or loss where nobody has one."""
+    return "accuracy" if any(_series(run, "accuracy", metric) for run in runs) else "loss"
+
+
 def _accuracy_of(metric: str, quantity: str = "accuracy") -> str:
     whose = "worst benign node" if metric == "worst" else f"{metric} of benign nodes"
     return f"test {quantity} ({whose})"
@@ -92,7 +102,7 @@ def _curves(
     apart: bool = False,
 ) -> Figure:
     panels = group(drawn, lambda case: case.attack)
-    styles = {label: place for place, label in enumerate(labels or _labels(drawn))}
+    styles = _looks(drawn, labels or _labels(drawn))
     columns = min(len(panels), columns)
     rows = -(-len(panels) // columns)
     width = 5.4 if columns == 1 else 0.6 + 2.55 * columns
@@ -105,11 +115,11 @@ def _curves(
     for place, (axes, (attack, members)) in enumerate(zip(grid, panels.items(), strict=False)):
         axes.set_title(textwrap.fill(attack, 30))
         if apart:
-            styles = {label: i for i, label in enumerate(dict.fromkeys(c.label for c in members))}
+            styles = _looks(members, list(dict.fromkeys(case.label for case in members)))
             axes.legend(handles=[_handle(*style) for style in styles.items()], fontsize=7)
         which = metric if isinstance(metric, str) else metric[attack]
         for case in members:
-            _curve(axes, case, quantity, which, against, styles[case.label], len(styles))
+            _curve(axes, case, quantity, which, against, styles)
         if quantity == "accuracy":
             chance |= _chance(axes, members)
         if quantity != "loss":
@@ -148,9 +158,20 @@ def _series(run: Run, quantity: str, metric: str) -> dict[int, float]:
 
 
 def _labels(found: list[RunGroup]) -> list[str]:
-    """Basil first, then by name, so that a scheme's colour does not depend on the attacks."""
+    """Basil first, then by name."""
     labels = sorted({case.label for case in found})
     return sorted(labels, key=lambda label: not label.startswith("Basil"))
+
+
+def _looks(drawn: list[RunGroup], labels: list[str]) -> dict[str, int]:
+    """The place of each label's look.  A scheme's first line has the scheme's own, whatever else
+    is drawn; its variants, and schemes that are not Basil's, have what is left.
+    """
+    scheme = {case.label: scheme_name(case.runs[0]) for case in drawn}
+    first = {scheme[label]: label for label in reversed(labels)}
+    looks = {label: LOOKS.index(name) for name, label in first.items() if name in LOOKS}
+    free = iter(sorted(set(range(len(labels) + len(LOOKS))) - set(looks.values())))
+    return {label: looks[label] if label in looks else next(free) for label in labels}
 
 
 def _look(place: int) -> dict[str, Any]:
@@ -170,8 +191,9 @@ def _handle(label: str, place: int) -> Line2D:
 
 
 def _curve(
-    axes: Axes, case: RunGroup, quantity: str, metric: str, against: str, place: int, of: int
+    axes: Axes, case: RunGroup, quantity: str, metric: str, against: str, styles: dict[str, int]
 ) -> None:
+    place, order = styles[case.label], list(styles).index(case.label) / len(styles)
     measured = [run for run in case.runs if _series(run, quantity, metric)]
     series = [_series(run, quantity, metric) for run in measured]
     # A mean over fewer seeds than before would make a jump that no run made.
@@ -189,9 +211,7 @@ def _curve(
     # Markers of different lines are set off from each other, so that none hides another.
     every = max(1, len(rounds) // MARKS_ON_LINE)
     # Basil, the first, lies on top.
-    axes.plot(
-        across, mean, markevery=(place * every // of, every), zorder=3 - place / of, **_look(place)
-    )
+    axes.plot(across, mean, markevery=(int(order * every), every), zorder=3 - order, **_look(place))
 
 
 def _costs(runs: list[Run], against: str, rounds: list[int]) -> list[float]:

@@ -16,7 +16,7 @@ from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK
 from basil.record.read import Run, find_runs
 from basil.report.anonymity import anonymity_figure
-from basil.report.curves import accuracy_figure, success_figure
+from basil.report.curves import accuracy_figure, quantity_of, success_figure
 from basil.report.heatmap import heatmap_figure
 from basil.report.plots import Figure, as_png, distance_figure, ring_figure, save
 from basil.report.results_table import MISSING, NAMES, header, result_rows
@@ -77,8 +77,8 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
     found = cases(runs)
     figures = _Figures(Path(out) / "figures")
     try:
-        curve = accuracy_figure(runs, against=against)
-        curves = figures.add("accuracy", curve, f"Test accuracy over {against}")
+        curve, quantity = accuracy_figure(runs, against=against), quantity_of(runs)
+        curves = figures.add(quantity, curve, f"Test {quantity} over {against}")
     except UserError:  # nothing measured yet
         if against != "rounds":
             raise

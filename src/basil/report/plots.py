@@ -1,8 +1,8 @@
 """How figures look; and two of them: who chose whose model, and how far back it came from.
 
 Nothing here touches pyplot, so drawing leaves no figure open and no setting changed.  Colours are
-those of Okabe and Ito, which stay distinct for colour-blind readers; shape or line style always
-says the same thing as colour.
+those of Okabe and Ito, then of Tol, which stay distinct for colour-blind readers; shape or line
+style always says the same thing as colour.
 """
 
 from io import BytesIO
@@ -27,7 +27,13 @@ from basil.report.run_groups import setting
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#AA4499"
 ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#222222"
 INK, FAINT, GRID = "#333333", "#6B7280", "#E5E7EB"
-COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+INDIGO, FOREST, OLIVE, WINE, ROSE, TEAL, GREY = (
+    "#332288", "#117733", "#999933", "#882255", "#CC6677", "#44AA99", "#7F7F7F"
+)  # fmt: skip
+COLOURS = (
+    *(BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK),
+    *(INDIGO, FOREST, OLIVE, WINE, ROSE, TEAL, GREY),
+)
 
 # Any: newer matplotlibs spell the keys out in their types, older ones take strings.
 STYLE: Any = {

@@ -24,6 +24,8 @@ from basil.report.verdict import Traced, Verdict
 
 FACTS, README, CURVES, PICTURE = "reproduction.json", "README.md", "curves.csv", "figure"
 METRICS = ("worst", "mean")
+# As titles of figures have them.
+DATA_TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST"}
 LAST = ("rounds", "seeds", *METRICS)
 
 
@@ -32,10 +34,22 @@ class Reproduction:
     figure: Figure
     command: str
     quick: bool
-    setting: str  # data, nodes, rounds
+    data: str  # what was learned
+    setting: str  # nodes, rounds
     traced: tuple[Traced, ...]
     verdicts: tuple[Verdict, ...]
     here: dict[str, Any]  # commit and machine, for what is computed without a run
+
+    @property
+    def title(self) -> str:
+        """The figure's; where other data stands in for the paper's, it says so."""
+        title = self.figure.title
+        meant = DATA_TITLES.get(self.figure.base.get("data", {}).get("dataset", ""), "")
+        used = DATA_TITLES.get(self.data, self.data)
+        if not self.traced or not meant or used == meant:
+            return title
+        said = title.replace(meant, f"{used} for {meant}")
+        return said[:1].upper() + said[1:]
 
     @property
     def size(self) -> str:
@@ -43,7 +57,7 @@ class Reproduction:
             return "computed"
         seeds = max(each.seeds for each in self.traced)
         size = "quick" if self.quick else "full"
-        return f"{size} size: {self.setting}, {seeds} seed{'s' * (seeds > 1)}"
+        return f"{size} size: {self.data}, {self.setting}, {seeds} seed{'s' * (seeds > 1)}"
 
 
 def can_draw() -> bool:
@@ -122,7 +136,7 @@ def _facts(found: Reproduction) -> dict[str, Any]:
     origins = [run.facts for run in runs] + ([found.here] if figure.number else [])
     return {
         "name": figure.name,
-        "title": figure.title,
+        "title": found.title,
         "claim": figure.claim,
         "says": figure.says,
         "at": list(figure.at),

@@ -9,6 +9,8 @@ from typing import Any
 
 from basil.record.read import Run
 from basil.report.run_groups import RunGroup, cases, group
+from basil.text import as_text as as_text  # what prints a table imports both
+from basil.text import duration
 
 MISSING = "–"
 # How many columns, from the left, are names and not numbers.
@@ -24,6 +26,7 @@ class Column:
     digits: int = 0
     scale: float = 1.0
     more_is_better: bool = False
+    is_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ COLUMNS = (
     Column("chose Byzantine %", lambda run: measured(run, "selection", "byzantine"), 1, 100),
     Column("messages", lambda run: measured(run, "messages", "count")),
     Column("MB sent", lambda run: measured(run, "messages", "bytes"), 1, 1e-6),
-    Column("virtual s", lambda run: measured(run, "virtual_seconds"), 1),
-    Column("real s", lambda run: measured(run, "seconds"), 1),
+    Column("virtual time", lambda run: measured(run, "virtual_seconds"), is_time=True),
+    Column("real time", lambda run: measured(run, "seconds"), is_time=True),
 )
 # Only where somebody has measured it.
 SUCCESS = (
@@ -97,21 +100,6 @@ def result_rows(runs: Iterable[Run], *, each_seed: bool = False) -> list[Row]:
         found = [replace(case, runs=(run,)) for case in found for run in case.runs]
     rows = [_row(case, shown) for case in found]
     return [row for rivals in group(rows, lambda row: row.attack).values() for row in _best(rivals)]
-
-
-def as_text(rows: list[list[str]]) -> str:
-    """Columns aligned for a terminal: names to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if place < NAMES else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    if lines:
-        lines.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join(lines)
 
 
 def mean_and_spread(values: list[float]) -> tuple[float, float | None]:
@@ -149,9 +137,12 @@ def _cell(case: RunGroup, column: Column) -> Cell:
     mean, spread = mean_and_spread([value * column.scale for value in values])
     if math.isnan(mean):
         return Cell("not finite")
-    text = f"{mean:,.{column.digits}f}"
-    if spread is not None and spread > 0:
-        text += f" ± {spread:,.{column.digits}f}"
+    if column.is_time:
+        text = duration(mean, spread or 0.0)
+    else:
+        text = f"{mean:,.{column.digits}f}"
+        if spread is not None and spread > 0:
+            text += f" ± {spread:,.{column.digits}f}"
     if len(values) < len(case.runs):  # the row's n is not this cell's
         text += f" (n = {len(values)})"
     # A run that has not finished looks cheap, and its accuracy belongs to another round.
