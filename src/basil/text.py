@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 GAP = "  "
-LEAST = 20  # characters below which a column of sentences is no longer one
+LEAST = 16  # characters below which a column of sentences is no longer one
 # From so many seconds on a time is given in this unit, of so many seconds.
 UNITS = (
     (2 * 365.25 * 86400, 365.25 * 86400, "years"),
@@ -42,20 +42,22 @@ def width(stream: TextIO | None = None) -> int | None:
 
 def wrapped(text: str, columns: int | None, hang: int = 0) -> str:
     """Broken between words; lines after the first are set in by `hang`."""
-    if columns is None:
-        return text
-    return "\n".join(_broken(text, max(columns, 1), hang))
+    return text if columns is None else "\n".join(_broken(text, columns, hang))
 
 
 def paragraphs(text: str, columns: int | None) -> str:
-    """Each paragraph wrapped by itself; what is set in, a formula or a command, stays as it is."""
-    parts = text.split("\n\n")
+    """Each paragraph wrapped by itself; of what is set in, a formula or a command, each line."""
     if columns is None:
         return text
-    return "\n\n".join(
-        part if part.startswith(" ") else wrapped(" ".join(part.split("\n")), columns)
-        for part in parts
-    )
+    made = []
+    for part in text.split("\n\n"):
+        lines = part.split("\n") if part.startswith(" ") else [" ".join(part.split("\n"))]
+        made.append("\n".join(wrapped(each, columns, _indent(each)) for each in lines))
+    return "\n\n".join(made)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 def aligned(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
+from basil import __version__
 from basil.attack import ATTACKS
 from basil.cli import KINDS, main
 from basil.cli.listing import TABLES
@@ -213,6 +214,56 @@ def test_list_names_everything_a_recipe_can_name(basil, kind):
     assert set(as_json) == known
     assert all(as_json.values())  # each with a sentence about it
     assert all(as_json[line.split()[0]] in line for line in lines)
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_list_shows_all_about_one_entry_with_its_options(basil, kind):
+    for name in TABLES[kind]:
+        table = TABLES[kind]
+        out = basil("list", kind, name).out
+        assert out.startswith(f"{name}\n\n{table.summary(name)}")
+        for key, value in table.options(name).items():
+            assert f"\n  {key} = {json.dumps(value)}\n" in out
+        assert basil("list", kind, name, "--json").json["options"] == table.options(name)
+
+
+def test_list_shows_the_head_of_a_recipe_and_what_no_attack_is(basil, refused):
+    assert "\n    basil compare demo " in basil("list", "recipes", "demo").out
+    assert "Nobody lies" in basil("list", "attacks", "none").out
+    assert "did you mean 'hidden'?" in refused("list", "attacks", "hiden")
+    assert "'demo'" in refused("list", "recipes", "dmeo")
+
+
+def test_list_recipes_has_whole_sentences(basil):
+    for name, text in basil("list", "recipes", "--json").json.items():
+        assert text.endswith((".", ")")), name
+
+
+def test_a_wrong_recipe_is_answered_with_the_three_nearest_names(refused):
+    sentence = refused("run", "cifar20")
+    assert "the nearest names are 'cifar10', 'cifar100', 'cifar10-sorted' (basil list" in sentence
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"basil {__version__}\n"
+
+
+def test_what_is_wrong_is_broken_between_words_where_the_terminal_is_narrow(
+    basil, capsys, monkeypatch
+):
+    whole = basil("reproduce", "fig2").err
+    monkeypatch.setenv("COLUMNS", "60")
+    err = basil("reproduce", "fig2").err
+    assert max(map(len, err.splitlines())) <= 60
+    assert err.split() == whole.split()
+    with pytest.raises(SystemExit):
+        main(["list", "things"])
+    err = capsys.readouterr().err
+    assert max(map(len, err.splitlines())) <= 60
+    assert "invalid choice: 'things'" in " ".join(err.split())
 
 
 def test_data_where_tells_what_is_here_and_how_to_get_the_rest(basil, tiny, monkeypatch):

@@ -60,7 +60,9 @@ def test_a_sweep_makes_one_table_goes_on_and_says_when_there_is_nothing_to_do(ba
         summary = json.loads((swept / "s" / row["run"] / "summary.json").read_text())
         assert row["model_sha256"] == summary["model_sha256"]
         assert float(row["accuracy/worst"]) == summary["accuracy"]["worst"]
-        assert float(row["messages/count"]) == summary["messages"]["count"]
+        assert row["messages/count"] == str(summary["messages"]["count"])  # whole numbers stay so
+    for said in ("rate 0.1, connectivity 1", "rate 0.3, connectivity 2", "0, 1 (n = 2)"):
+        assert said in first.out
 
     alone = basil(
         "run", "grid.toml", "-s", "ring.connectivity=2", "-s", "learning.rate=0.1", "--json"

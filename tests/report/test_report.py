@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from basil.errors import UserError
+from basil.protocol.schemes import SCHEMES
 from basil.record.read import Run, find_runs, read_run
 from basil.report import (
     accuracy_figure,
@@ -172,6 +174,38 @@ def test_chance_is_drawn_where_the_classes_are_known(tmp_path: Path) -> None:
 def test_regression_draws_the_loss(tmp_path: Path) -> None:
     figure = accuracy_figure([read_run(write_run(tmp_path / "run", worst=(None, None)))])
     assert list(figure.axes[0].lines[0].get_ydata()) == [2.5, 2.5]
+
+
+def test_the_figure_of_a_regression_is_called_loss(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", worst=(None, None)))
+    paths = write_report([run], tmp_path / "page")
+    names = {path.name for path in paths.figures}
+    assert "loss.png" in names
+    assert "accuracy.png" not in names
+    assert 'aria-label="Test loss over rounds"' in paths.page.read_text()
+
+
+def test_a_scheme_has_one_look_whatever_it_is_drawn_with(tmp_path: Path) -> None:
+    schemes = list(SCHEMES)
+    runs = {s: read_run(write_run(tmp_path / s, scheme=s, connectivity=3)) for s in schemes}
+    other = read_run(write_run(tmp_path / "other", scheme="basil", connectivity=4))
+
+    def looks(figure: Figure) -> dict[str, tuple[object, ...]]:
+        return {
+            str(line.get_label()): (line.get_color(), line.get_marker(), line.get_linestyle())
+            for line in figure.legends[0].get_lines()
+        }
+
+    together = looks(accuracy_figure(runs.values()))
+    assert len({colour for colour, *_ in together.values()}) == len(schemes)
+    for run in runs.values():
+        [(label, look)] = looks(accuracy_figure([run])).items()
+        assert together[label] == look
+    # Where a scheme has two lines the first has its colour, the other one that nobody has.
+    both = looks(accuracy_figure([runs["basil"], runs["ubar"], other]))
+    assert both["Basil, connectivity 3"] == together["Basil"]
+    assert both["UBAR"] == together["UBAR"]
+    assert len(set(both.values())) == 3
 
 
 def test_nothing_measured_is_said(tmp_path: Path) -> None:

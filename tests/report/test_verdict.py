@@ -171,6 +171,22 @@ def test_before_the_first_round_there_is_nothing_to_compare(tmp_path):
     assert (found.measured, found.outcome) == ("nothing yet", "not finished")
 
 
+def test_a_title_says_what_was_learned(tmp_path):
+    figure = replace(
+        figure_of(), title="CIFAR-10, IID: Basil", base={"data": {"dataset": "cifar10"}}
+    )
+    curves = tuple(traced(tmp_path).values())
+    titles = {
+        data: Reproduction(figure, "", True, data, "6 nodes", curves, (), {}).title
+        for data in ("cifar10", "digits", "mnist")
+    }
+    assert titles == {
+        "cifar10": "CIFAR-10, IID: Basil",
+        "digits": "Digits for CIFAR-10, IID: Basil",
+        "mnist": "MNIST for CIFAR-10, IID: Basil",
+    }
+
+
 def test_a_reproduction_is_a_folder_that_says_where_it_comes_from(tmp_path):
     figure = figure_of(expects(than="ubar", at_least=40), expects(at_least=50))
     curves = traced(tmp_path / "runs")

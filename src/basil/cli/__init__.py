@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     report.set_defaults(command="report")
 
     show = commands.add_parser("list", help="what a recipe can name")
-    show.add_argument("what", choices=KINDS)
+    show.add_argument("what", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
     show.add_argument("name", nargs="?", metavar="NAME", help="all about one, with its options")
     show.add_argument("--json", action="store_true")
     show.set_defaults(command="show", home="basil.cli.listing")

@@ -174,7 +174,7 @@ def rows_of(plan: Plan) -> Rows:
         rows += [
             ("", "", ""),
             ("ACDS, groups", f"{plan.acds.groups}", "section sharing of a recipe"),
-            ("  sent and received", f"{plan.acds.bits / 1e6:.1f} Mbit", f"Prop. 3, (8); {of}"),
+            ("  sent and received", _bits(plan.acds.bits), f"Prop. 3, (8); {of}"),
             ("  time", duration(plan.acds.seconds), "(9)"),
         ]
     return rows + _choice_rows(plan)
@@ -235,6 +235,10 @@ def _chance(probability: float) -> str:
 
 def _rounds(count: int) -> str:
     return f"{count:,} round{'s' * (count > 1)}"
+
+
+def _bits(count: float) -> str:
+    return f"{count / 1e9:,.0f} Gbit" if count >= 1e11 else f"{count / 1e6:,.1f} Mbit"
 
 
 def _bytes(count: int) -> str:
