@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _say(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+    warn(str(message))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
