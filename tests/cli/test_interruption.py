@@ -1,15 +1,18 @@
 """A run that is stopped, gently or not, ends as if it had not been."""
 
 import json
+import resource
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from basil.experiment import Hooks, Interrupted, Simulation, set_up
 from basil.recipe import load
+from basil.record.run_folder import held
 
 # A node is away for a while, so that some of the interruptions fall into its absence.
 LONG = ["scheme.rounds=60", "ring.connectivity=3", "ring.events=[{node=2,leaves=4,returns=25}]"]
@@ -131,6 +134,27 @@ def test_another_process_computes_the_same_bits(basil, tiny):
     assert json.loads(there.stdout)["model_sha256"] == here["model_sha256"]
 
 
+def test_a_run_whose_last_file_may_not_be_written_ends_with_a_sentence_and_goes_on(
+    basil, refused, tiny
+):
+    """The system's own refusal, of the final models: all is trained by then."""
+    large = changes("learning.model=mlp")
+    assert basil("run", "tiny.toml", *large, "--out", "whole").code == 0
+    size = (tiny / "whole/models.safetensors").stat().st_size
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, most))
+    try:
+        sentence = refused("run", "tiny.toml", *large, "--out", "broken")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    assert sentence == (
+        "broken cannot be written: File too large; its last checkpoint is kept;"
+        " once it can be, basil run --resume broken"
+    )
+    assert basil("run", "--resume", "broken").code == 0
+    assert result(tiny / "broken") == result(tiny / "whole")
+
+
 # -- what cannot be resumed -------------------------------------------------------------------
 
 
@@ -149,8 +173,18 @@ def test_a_run_without_a_checkpoint_is_not_resumed(basil, refused, tiny):
     assert "short was stopped before its first checkpoint" in refused("run", "--resume", "short")
 
 
+def test_a_run_that_is_still_running_is_not_resumed_whatever_it_has_left_so_far(
+    basil, refused, tiny
+):
+    basil("run", "tiny.toml", "--out", "young")
+    (tiny / "young/summary.json").unlink()
+    with held(tiny / "young"):
+        assert refused("run", "--resume", "young") == "young is being written by another process"
+
+
 def test_a_folder_that_is_no_run_is_not_resumed(refused):
     assert "absent holds no run" in refused("run", "--resume", "absent")
+    assert not Path("absent").exists()
 
 
 def test_a_damaged_checkpoint_is_named(basil, refused, tiny):

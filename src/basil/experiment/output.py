@@ -18,6 +18,8 @@ from basil.record.evaluate import Evaluation
 from basil.record.provenance import surroundings
 from basil.record.recorder import Hooks, Recorder, Reports
 
+LINE, SLACK = 32, 1 << 20  # bytes: of a turn in selections.csv and metrics.jsonl; of all else
+
 
 def facts_of(setup: Setup) -> dict[str, Any]:
     """What is known before the run."""
@@ -44,6 +46,17 @@ def _own_data(setup: Setup) -> dict[str, Any]:
     name = setup.recipe.data.dataset
     shipped = name != OWN and DATASETS.digest(name) is None
     return {} if shipped else {"data": setup.data.facts()}
+
+
+def room_for(setup: Setup) -> int:
+    """The bytes that a run may need at a time, about: a checkpoint beside the last one.
+
+    What nodes hold are at most some models of each; the final models are fewer.
+    """
+    recipe, participants = setup.recipe, setup.participants
+    models = len(participants.members) * (3 if participants.graph is None else 5)
+    turns = recipe.ring.nodes * recipe.scheme.rounds
+    return 2 * 4 * setup.compute.layout.size * models + LINE * turns + SLACK
 
 
 def recorder_of(
@@ -74,7 +87,7 @@ def conclude(setup: Setup, recorder: Recorder, done: Work, more: dict[str, Any])
     summary, folder = {**_summarise(setup, recorder, done), **more}, recorder.folder
     if setup.recipe.record.models:
         run_folder.save_models(folder / run_folder.MODELS, recorder.models, setup.compute.layout)
-    run_folder.write_json(folder / run_folder.SUMMARY, summary)
+    run_folder.write_json(folder / run_folder.SUMMARY, summary, durable=True)
     return summary
 
 

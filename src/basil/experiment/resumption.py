@@ -61,4 +61,6 @@ def resume(
     hooks: Hooks = NO_HOOKS,
 ) -> dict[str, Any]:
     """Take up an interrupted run where its last checkpoint left it."""
-    return Simulation(take_up(folder, custom, machine)).run(folder, hooks, resume=True)
+    read_run(folder)  # or a folder that is none would be made
+    with run_folder.held(folder):  # a run that goes on is said to, whatever it has left so far
+        return Simulation(take_up(folder, custom, machine)).run_held(folder, hooks, resume=True)

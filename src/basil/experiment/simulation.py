@@ -1,6 +1,7 @@
 """Run a setup: all nodes in a simulator, into a run folder."""
 
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,12 @@ from basil.engine.process import Absence
 from basil.engine.relaxed_gc import relaxed_gc
 from basil.engine.simulate import Observer, Simulator
 from basil.experiment.nodes import protocol_of
-from basil.experiment.output import conclude, facts_of, recorder_of
+from basil.experiment.output import conclude, facts_of, recorder_of, room_for
 from basil.experiment.setup import Setup
 from basil.protocol.drive import Driver
 from basil.recipe import to_toml, to_tree
 from basil.record import checkpoint, run_folder
+from basil.record.disk import check_room
 from basil.record.recorder import Hooks
 
 NO_HOOKS = Hooks()
@@ -48,8 +50,13 @@ class Simulation:
 
     def run(self, folder: Path, hooks: Hooks = NO_HOOKS, resume: bool = False) -> dict[str, Any]:
         """Simulate, into a new run folder or on from a checkpoint.  Returns the summary."""
+        with run_folder.held(folder):
+            return self.run_held(folder, hooks, resume)
+
+    def run_held(self, folder: Path, hooks: Hooks, resume: bool) -> dict[str, Any]:
+        """The same, by whoever holds the folder."""
         instants = Driver(self.instants(folder, hooks, resume))
-        with run_folder.held(folder), relaxed_gc():
+        with relaxed_gc():
             for _ in instants:
                 pass
         return instants.result
@@ -58,7 +65,17 @@ class Simulation:
         self, folder: Path, hooks: Hooks = NO_HOOKS, resume: bool = False
     ) -> Generator[bool, None, dict[str, Any]]:
         """The same, instant by instant: so that several runs can share a device."""
+        with run_folder.kept(folder):
+            summary = yield from self._to_the_end(folder, hooks, resume)
+        for callback in hooks.callbacks:
+            callback.end(summary)
+        return summary
+
+    def _to_the_end(
+        self, folder: Path, hooks: Hooks, resume: bool
+    ) -> Generator[bool, None, dict[str, Any]]:
         setup = self.setup
+        check_room(folder, room_for(setup))
         recorder = recorder_of(setup, folder, hooks)
         simulator = self.simulator(recorder)
         if resume:
@@ -79,7 +96,6 @@ class Simulation:
             recorder.finish(simulator)
         shared = {} if setup.shared is None else {"sharing": setup.shared.facts()}
         summary = conclude(setup, recorder, simulator.done, shared)
-        (folder / run_folder.CHECKPOINT).unlink(missing_ok=True)
-        for callback in hooks.callbacks:
-            callback.end(summary)
+        with suppress(OSError):  # the run is finished, whatever becomes of it
+            (folder / run_folder.CHECKPOINT).unlink()
         return summary

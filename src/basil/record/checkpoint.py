@@ -6,27 +6,22 @@ is one tensor again when read.  No pickle.
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from basil.errors import UserError
 from basil.protocol.requests import Rejoin
-from basil.record.disk import sync
+from basil.record.disk import replacing, save_tensors
 
 TENSOR, REJOIN = "tensor:", "rejoin:"
 
 
 def save(path: Path, tree: Any, durable: bool = False) -> None:
-    """Write the tree; whoever reads sees the old file or the new one, never half of one.
-
-    durable: it has reached the disk when this returns, so that a power cut cannot undo it.
-    """
+    """Write the tree; whoever reads sees the old file or the new one, never half of one."""
     tensors: dict[str, Tensor] = {}
     names: dict[int, str] = {}
 
@@ -45,16 +40,8 @@ def save(path: Path, tree: Any, durable: bool = False) -> None:
         return value
 
     text = json.dumps(pack(tree))
-    partial = path.with_suffix(".partial")
-    try:
-        save_file(tensors, partial, metadata={"tree": text})
-    except SafetensorError as error:  # of a full disk it says no more than a sentence
-        raise OSError(str(error)) from error
-    if durable:
-        sync(partial)
-    os.replace(partial, path)
-    if durable:
-        sync(path.parent)
+    with replacing(path, durable) as partial:
+        save_tensors(partial, tensors, {"tree": text})
 
 
 def load(path: Path, device: torch.device | str = "cpu") -> Any:

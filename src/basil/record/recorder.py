@@ -1,13 +1,15 @@
 """Writes down what happens in a run, evaluates it now and then, and keeps a checkpoint."""
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import IO, Any, Protocol
 
 from torch import Tensor
 
@@ -111,27 +113,30 @@ class Recorder:
         self._unread: list[tuple[int, Record, Selection]] = []  # node, what it chose
         self._later: list[Callable[[], None]] = []  # what is to be written once it is known
         self._seconds = 0.0  # spent before this process took the run up
-        self._started = self._saved = time.monotonic()
+        self._started = time.monotonic()
+        self._saved = -math.inf  # the first comes at once: of models that are all alike
 
     def __enter__(self) -> "Recorder":
         new = self._seconds == 0.0 and self.evaluated < 0
         mode = "w" if new else "a"
-        self._joins: TextIO | None = None
-        if (self.folder / JOINS).exists():
-            self._joins = (self.folder / JOINS).open("a", encoding="utf-8")
-        self._metrics = (self.folder / METRICS).open(mode, encoding="utf-8")
-        self._selections = (self.folder / SELECTIONS).open(mode, encoding="utf-8")
-        if new:
-            self._selections.write("round,node,chosen,byzantine\n")
-            self._evaluate(None)
-            self._settle()
+        self._joins: IO[str] | None = None
+        with ExitStack() as self._files:
+            if (self.folder / JOINS).exists():
+                self._joins = self._open(JOINS, "a")
+            self._metrics = self._open(METRICS, mode)
+            self._selections = self._open(SELECTIONS, mode)
+            if new:
+                self._selections.write("round,node,chosen,byzantine\n")
+                self._evaluate(None)
+                self._settle()
+            self._files = self._files.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._metrics.close()
-        self._selections.close()
-        if self._joins is not None:
-            self._joins.close()
+        self._files.close()
+
+    def _open(self, name: str, mode: str) -> IO[str]:
+        return self._files.enter_context((self.folder / name).open(mode, encoding="utf-8"))
 
     @property
     def seconds(self) -> float:
@@ -200,7 +205,7 @@ class Recorder:
     def _write_join(self, row: str) -> None:
         """A choice between groups, in a file that there is only where such choices are made."""
         if self._joins is None:
-            self._joins = (self.folder / JOINS).open("w", encoding="utf-8")
+            self._joins = self._open(JOINS, "w")
             self._joins.write("round,stage,node,chosen,byzantine\n")
         self._joins.write(row)
 
@@ -244,7 +249,7 @@ class Recorder:
             self._end_round(engine)
         self._settle()
 
-    def save(self, engine: Engine, durable: bool = False) -> None:
+    def save(self, engine: Engine) -> None:
         self._settle()
         self._metrics.flush()
         self._selections.flush()
@@ -265,7 +270,7 @@ class Recorder:
             "joins": 0 if self._joins is None else self._joins.tell(),
         }
         tree = {"engine": engine.snapshot(), "recorder": mine}
-        checkpoint.save(self.folder / CHECKPOINT, tree, durable)
+        checkpoint.save(self.folder / CHECKPOINT, tree, durable=True)
         self._saved = time.monotonic()
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -278,7 +283,7 @@ class Recorder:
             int(k): {int(node): model for node, model in models.items()}
             for k, models in saved["waiting"].items()
         }
-        self._seconds = saved["seconds"]
+        self._seconds, self._saved = saved["seconds"], time.monotonic()
         for name, length in (
             (METRICS, saved["metrics"]),
             (SELECTIONS, saved["selections"]),

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from safetensors.torch import save_file
 from torch import Tensor
 
 from basil.errors import UserError
 from basil.learning.layout import Layout
+from basil.record.disk import TAKES_NO_MORE, replacing, save_tensors
 
 RECIPE, FACTS, SUMMARY = "recipe.toml", "run.json", "summary.json"
 METRICS, SELECTIONS = "metrics.jsonl", "selections.csv"
@@ -53,12 +52,25 @@ def create(folder: Path, recipe_text: str, facts: dict[str, Any]) -> None:
             f"{folder} holds a run already: choose another --out{hint}"
             " (from Python: overwrite=True)"
         )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / RECIPE).write_text(recipe_text, encoding="utf-8")
+    write_json(folder / FACTS, facts)
+
+
+@contextmanager
+def kept(folder: Path) -> Iterator[None]:
+    """A disk that takes no more ends a run with one sentence, and the last checkpoint stays."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / RECIPE).write_text(recipe_text, encoding="utf-8")
-        write_json(folder / FACTS, facts)
+        yield
     except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror}") from error
+        if error.errno not in TAKES_NO_MORE:
+            raise
+        hint = f"its last checkpoint is kept; once it can be, basil run --resume {folder}"
+        if not (folder / CHECKPOINT).exists():
+            hint = "nothing was trained yet; once it can be, run it again"
+            with suppress(OSError):  # so that the same command can be given again
+                (folder / FACTS).unlink()
+        raise UserError(f"{folder} cannot be written: {error.strerror}; {hint}") from error
 
 
 def clear(folder: Path) -> None:
@@ -71,17 +83,17 @@ def clear(folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def write_json(path: Path, value: Any) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+def write_json(path: Path, value: Any, durable: bool = False) -> None:
+    with replacing(path, durable) as partial:
+        partial.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 def save_models(path: Path, models: Mapping[int, Tensor], layout: Layout) -> None:
     """The final vectors, `node-7` each, with the layout that says what lies where in them."""
     slots = [[s.name, s.shape, s.start, s.stop] for s in layout.slots]
     tensors = {f"node-{node}": model.detach().cpu().clone() for node, model in models.items()}
-    save_file(tensors, path, metadata={"layout": json.dumps(slots)})
+    with replacing(path, durable=True) as partial:
+        save_tensors(partial, tensors, {"layout": json.dumps(slots)})
 
 
 def models_sha256(models: Mapping[int, Tensor]) -> str:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from basil.errors import UserError
 from basil.peer.run.recording import RUN
 from basil.peer.run.status import node_folders
+from basil.record.disk import save_tensors
 from basil.record.read import OWN, SELECTION_COLUMNS, Run, read_run
 from basil.record.recorder import WORK
 from basil.record.run_folder import (
@@ -110,7 +111,7 @@ def _models(runs: Iterable[Run], path: Path) -> None:
     if files:
         with safe_open(files[0], framework="pt") as first:
             layout = first.metadata()
-        save_file({k: v for file in files for k, v in load_file(file).items()}, path, layout)
+        save_tensors(path, {k: v for file in files for k, v in load_file(file).items()}, layout)
 
 
 def _summary(finished: list[Run], attack: str, byzantine: int, out: Path) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class PeerRecorder:
             self.status.round = record.round
 
     def save(self) -> None:
-        self.recorder.save(self.engine, durable=True)
+        self.recorder.save(self.engine)
 
     def turned(self) -> None:
         self.recorder.end_rounds(self.engine)
