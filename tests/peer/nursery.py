@@ -3,6 +3,7 @@
 As a program it reads one JSON object in a line, forks a node (or waits for one), and answers.
 """
 
+import errno
 import json
 import os
 import signal
@@ -34,7 +35,7 @@ class Nursery:
         return json.loads(self._process.stdout.readline())
 
     def start(self, folder: Path, words: Iterable[str], **faults: Any) -> int:
-        """`faults`: seconds by which its wall clock is wrong (`skew`)."""
+        """`faults`: seconds by which its wall clock is wrong (`skew`); a disk that is `full`."""
         pid: int = self._do(folder=str(folder), words=list(words), **faults)
         return pid
 
@@ -143,16 +144,23 @@ def _serve() -> None:
     from basil.cli import main
     from basil.peer.members import identity
     from basil.peer.run import status
+    from basil.record import run_folder
 
     torch.set_num_threads(1)
     data.load("digits", 0)
     codes: dict[int, int | None] = {}
 
-    def prepare(skew: float = 0.0) -> None:
-        """A wrong wall clock, wherever Basil reads it.
+    def prepare(skew: float = 0.0, full: bool = False) -> None:
+        """A wrong wall clock, wherever Basil reads it; a disk that does not take final models.
 
-        (gRPC's own must go with the system's, or it would wait for days.)
+        (gRPC's own clock must go with the system's, or it would wait for days.)
         """
+        if full:
+
+            def refuse(*_: object) -> None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            run_folder.save_tensors = refuse
         if skew:
             wrong = SimpleNamespace(time=lambda: time.time() + skew)
 

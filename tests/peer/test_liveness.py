@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from basil.peer.run.agreement import (
     JOINING,
     TRAINING,
     Agreement,
+    Alone,
     Handshake,
     Hello,
+    Quorum,
     decode,
     where_to_rejoin,
 )
@@ -236,6 +239,45 @@ def test_a_ring_that_turns_already_is_not_waited_for() -> None:
     one = Agreement({1: Hello("a", TRAINING, 999, 0.1)})
     assert not one.turning(1)
     assert one.round(1) == 0
+
+
+def test_a_quorum_is_waited_for_and_whoever_is_alone_says_for_whom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agreement, "TELLS", 0.1)
+    told: list[list[int]] = []
+    here: dict[int, bytes | None] = {2: hello()}
+    with pytest.raises(Alone, match=r"node 0 has waited 0\.4 s for nodes 1, 3, 4: 2 of 5 are here"):
+        meeting(0).gather(Table(here), Quorum(3, 0.4, told.append))
+    assert told == [[1, 3, 4]]  # once
+
+    def comes_late(missing: list[int]) -> None:
+        here[4] = hello()
+
+    meeting(0).gather(Table(here), Quorum(3, 60.0, comes_late))
+    meeting(0).gather(Table({}), Quorum(1, 0.0))
+
+
+def test_whoever_was_heard_from_long_ago_is_not_here_unless_it_has_finished() -> None:
+    node = meeting(0)
+    node.answer(1, hello(phase=TRAINING))
+    node.answer(2, hello(phase=DONE))
+    assert node.missing(time.monotonic() - 60) == [3, 4]
+    now = time.monotonic()
+    assert node.missing(now) == [1, 3, 4]
+    with pytest.raises(Alone, match="nodes 1, 3, 4"):
+        node.gather(Table({}), Quorum(3, 0.1), now)
+
+
+def test_no_time_passes_for_a_protocol_while_a_quorum_is_waited_for() -> None:
+    clock = Clock()
+    patience = Patience(clock, 1.0, 0.0, 1.0, floor=0.01)
+    with patience.paused():
+        before = clock.now()
+        time.sleep(0.05)
+        assert clock.now() == before
+    time.sleep(0.01)
+    assert clock.now() > before
 
 
 @given(st.binary(max_size=60) | st.sampled_from([b"[]", b"{}", b"null", b"1", b'{"phase": 3}']))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
+ALONE = 1
+SECONDS = ("patience", "window", "linger", "alone")  # the options that are so many
 
 
 def add_node(commands: Any) -> None:
@@ -70,6 +72,19 @@ def running(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="how long to stay at the end for nodes that have not finished (default 30)",
     )
+    command.add_argument(
+        "--quorum",
+        type=int,
+        metavar="N",
+        help="nodes that it takes to train, itself counted (default: more than half)",
+    )
+    command.add_argument(
+        "--alone",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="how long to wait for a quorum, before it ends with code 1 (default 300)",
+    )
 
 
 def needs_peers() -> None:
@@ -89,12 +104,13 @@ def node(args: argparse.Namespace) -> int:
     import torch
 
     from basil.errors import UserError
+    from basil.peer.run.agreement import Alone
     from basil.peer.run.logs import set_up
     from basil.peer.run.peer import Peer
     from basil.peer.run.start import Options
 
     torch.set_num_threads(args.threads or os.cpu_count() or 1)
-    for name in ("patience", "window", "linger"):
+    for name in SECONDS:
         if not 0 <= getattr(args, name) < 1e6:
             raise UserError(f"--{name} {getattr(args, name)}: it must be seconds, 0 or more")
     options = Options(
@@ -108,6 +124,8 @@ def node(args: argparse.Namespace) -> int:
         patience=args.patience,
         window=args.window,
         linger=args.linger,
+        quorum=args.quorum,
+        alone=args.alone,
     )
     peer = Peer(options)
     set_up(peer.node, args.log_json)
@@ -118,7 +136,11 @@ def node(args: argparse.Namespace) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    summary = peer.run()
+    try:
+        summary = peer.run()
+    except Alone as alone:  # not the input's fault: a service manager may try again
+        print(f"basil: {alone}", file=sys.stderr)
+        return ALONE
     if summary is None:
         print(f"stopped; go on with: basil node --dir {args.dir}", file=sys.stderr)
         return STOPPED
@@ -139,7 +161,8 @@ def up(args: argparse.Namespace) -> int:
     recipe = warm_up(ring)
     byzantine = drill(recipe)
     shared = [f"--device={args.device}", f"--threads={args.threads}", *(["--twin"] * args.twin)]
-    shared += [f"--{name}={getattr(args, name)}" for name in ("patience", "window", "linger")]
+    given = ("quorum",) if args.quorum is not None else ()
+    shared += [f"--{name}={getattr(args, name)}" for name in (*SECONDS, *given)]
     family = LocalRing(ring, main)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops it as Ctrl-C does
     try:

@@ -6,6 +6,9 @@ one digest.  There is no leader: a node starts when all others have answered wit
 when it has waited for the missing ones long enough, or when it hears that the ring is already
 turning.
 
+That takes a quorum: a node that reaches fewer, before the first turn or later, waits for them and
+then ends.  What it would train by itself is not the ring's.  Whoever has finished counts as here.
+
 A liar may claim any digest and any round.  So up to b nodes that differ are left out like silent
 ones, and a node with more than b against it refuses to run; of the claimed rounds the b highest are
 not believed.
@@ -14,7 +17,7 @@ not believed.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -28,6 +31,21 @@ ANSWER = 3.0  # seconds that an answer may take
 SETTLES = 5.0  # seconds in which a new roster reaches everybody
 JOINING, SHARING, TRAINING, DONE = "joining", "sharing", "training", "done"
 PHASES = (JOINING, SHARING, TRAINING, DONE)
+TELLS = 2.0  # seconds after which a node that waits for a quorum says so
+HERE = 5.0  # seconds for which whoever has answered is taken to be here
+
+
+class Alone(Exception):
+    """Says who is missing, and what to do."""
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """How many nodes it takes to train, this one counted, and how long they are waited for."""
+
+    needed: int
+    seconds: float
+    tell: Callable[[list[int]], None] = lambda missing: None  # that it waits, and for whom
 
 
 class Asking(Protocol):
@@ -92,7 +110,8 @@ class Handshake:
     ) -> None:
         self.node, self.byzantine, self.about_me = node, byzantine, about_me
         self.others = frozenset(others) - {node}
-        self._said: dict[int, Hello] = {}  # the last that each has said
+        self._said: dict[int, Hello] = {}  # the last that each has said,
+        self._when: dict[int, float] = {}  # and when, on the monotonic clock
         self._silent: set[int] = set()  # who did not answer when last asked
         self._changed = threading.Condition()
 
@@ -106,7 +125,7 @@ class Handshake:
             if hello is None:
                 self._silent.add(sender)
             elif sender in self.others:
-                self._said[sender] = hello
+                self._said[sender], self._when[sender] = hello, time.monotonic()
                 self._silent.discard(sender)
             self._changed.notify_all()
 
@@ -132,6 +151,48 @@ class Handshake:
             self._note(node, reply)
             # Whoever agrees is asked again less often: it may have started meanwhile.
             over.wait(AGAIN if reply is None or reply.digest != mine.digest else 2 * AGAIN)
+
+    def missing(self, since: float) -> list[int]:
+        """Who has neither finished nor been heard from since that moment of the monotonic clock."""
+        with self._changed:
+            done = {node for node, hello in self._said.items() if hello.phase == DONE}
+            here = {node for node, moment in self._when.items() if moment >= since}
+            return sorted(self.others - done - here)
+
+    def here(self, since: float) -> int:
+        """How many are not missing, this node counted."""
+        return len(self.others) + 1 - len(self.missing(since))
+
+    def gather(
+        self,
+        transport: Asking,
+        quorum: Quorum,
+        since: float = 0.0,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Ask until a quorum has been heard from since then.  `Alone` if that takes too long."""
+        begin, told = time.monotonic(), False
+        with self._asking(transport), self._changed:
+            while not stopped():
+                now = time.monotonic()
+                recent, waited = max(since, now - HERE), now - begin
+                if self.here(recent) >= quorum.needed:
+                    return
+                missing = self.missing(recent)
+                if waited >= quorum.seconds:
+                    raise Alone(self._alone(missing, quorum))
+                if waited >= TELLS and not told:
+                    told = True
+                    quorum.tell(missing)
+                self._changed.wait(AGAIN)
+
+    def _alone(self, missing: list[int], quorum: Quorum) -> str:
+        names, members = ", ".join(map(str, missing)), len(self.others) + 1
+        return (
+            f"node {self.node} has waited {quorum.seconds:g} s for {_nodes(missing)} {names}:"
+            f" {members - len(missing)} of {members} are here, and it takes {quorum.needed} to"
+            " train. Start it again when they are, or with a smaller --quorum"
+        )
 
     def agree(
         self, transport: Asking, window: float, stopped: Callable[[], bool] = lambda: False
@@ -182,7 +243,7 @@ class Handshake:
                 self._changed.wait(AGAIN)
 
 
-def _nodes(some: frozenset[int]) -> str:
+def _nodes(some: Sized) -> str:
     return "node" if len(some) == 1 else "nodes"
 
 

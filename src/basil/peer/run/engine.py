@@ -100,6 +100,8 @@ class Engine:
         self.mark: list[int] = []
         self.since = 0.0
         self.stopped: Callable[[], bool] = lambda: False
+        # Somebody is about to be given up: were others waited for, so that it may be here by now?
+        self.missed: Callable[[], bool] = lambda: False
         self._gave_up = 0  # the latest round in which somebody was not waited for any longer
         self.busy = 0.0  # real seconds of the last turn, without waiting
         self._worked = 0.0
@@ -170,6 +172,8 @@ class Engine:
 
     def _receive(self, request: Receive) -> Arrival | Missing:
         got = self.inbox.take(request.until)
+        if isinstance(got, Missing) and self.missed():
+            got = self.inbox.take(request.until)
         if isinstance(got, Missing):
             self._gave_up = self.round
             return got

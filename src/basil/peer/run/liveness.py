@@ -19,7 +19,8 @@ machine from suspecting everybody, a ceiling bounds what a bad hour can do.
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 FLOOR = 0.5  # seconds for a turn, however fast the ring is
 STRETCH = 16.0  # at most so many times the patience of the start
@@ -88,6 +89,15 @@ class Patience:
         """A round has passed."""
         if self.seconds > self.least:
             self._set(max(self.least, SHRINKS * self.seconds))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Meanwhile nobody's time runs out."""
+        self._clock.set_pace(0.0)
+        try:
+            yield
+        finally:
+            self._set(self.seconds)
 
     def _set(self, seconds: float) -> None:
         self.seconds = seconds

@@ -10,8 +10,10 @@ import hashlib
 import json
 import os
 import threading
+import time
 import tomllib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
@@ -25,11 +27,19 @@ from basil.peer.limits import Limits
 from basil.peer.link.reception import Message
 from basil.peer.link.transport import Transport
 from basil.peer.members.identity import load_identity
-from basil.peer.members.roster import load_roster
+from basil.peer.members.roster import Roster, load_roster
 from basil.peer.messages.bodies import ABSENT, BASKET, MODEL, REJOIN
 from basil.peer.run import agreement as phases
 from basil.peer.run import metrics
-from basil.peer.run.agreement import HELLO, Agreement, Handshake, Hello, where_to_rejoin
+from basil.peer.run.agreement import (
+    HELLO,
+    Agreement,
+    Alone,
+    Handshake,
+    Hello,
+    Quorum,
+    where_to_rejoin,
+)
 from basil.peer.run.data_sharing import Sharing
 from basil.peer.run.engine import Behind, Engine
 from basil.peer.run.inbox import Inbox, Stopped
@@ -46,6 +56,8 @@ from basil.record.run_folder import CHECKPOINT, SUMMARY
 
 SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
 STATE, ARRIVALS = "state", "arrivals"
+RECENT = 2.0  # seconds for which nobody is asked again whether it is here
+WAITING = "waiting"  # for a quorum, as the status says
 TOGETHER = 5.0  # seconds in which all start to train after the sharing
 
 
@@ -96,6 +108,7 @@ class Peer:
         self.transport.expected = self._expected
         self.handshake = Handshake(self.node, roster.ids, self.byzantine, self._hello)
         self.transport.answers[HELLO] = self.handshake.answer
+        self.quorum = Quorum(_quorum(options.quorum, roster), options.alone, self._waits)
         self.engine: Engine | None = None
 
     def _set_up(self) -> Setup:
@@ -182,6 +195,9 @@ class Peer:
         except Stopped:
             self._enter("stopped")
             return None
+        except Alone:
+            self._enter("alone")
+            raise
         except OSError as error:  # a full disk: better silent than contradictory
             raise UserError(
                 f"{folder} cannot be written: {error.strerror or error}; without a checkpoint"
@@ -194,6 +210,8 @@ class Peer:
 
     def _run(self, prepared: PeerRecorder | None) -> dict[str, Any]:
         self._enter(phases.JOINING)
+        if prepared is None or prepared.engine.round <= self.recipe.scheme.rounds:
+            self._gather()
         agreed = self._agree()
         recorder = prepared or self._share_first(agreed)
         try:
@@ -205,7 +223,8 @@ class Peer:
             recorder.close()
         say("finished", accuracy=summary["accuracy"]["worst"], rounds=summary["rounds"])
         self._linger()
-        (recorder.run / CHECKPOINT).unlink(missing_ok=True)
+        with suppress(OSError):  # it has finished, whatever becomes of it
+            (recorder.run / CHECKPOINT).unlink()
         return summary
 
     def _linger(self) -> None:
@@ -218,6 +237,34 @@ class Peer:
             self._wait_for(self.handshake.others, over, self.options.linger)
         except RuntimeError as error:  # on a crowded machine no thread can be started
             say("does not stay", reason=str(error))
+
+    def _gather(self, since: float = 0.0) -> None:
+        """Not without a quorum."""
+        self.handshake.gather(self.transport, self.quorum, since, self._stop.is_set)
+        if self.status.phase == WAITING:
+            self._enter(self._phase)
+
+    def _waits(self, missing: list[int]) -> None:
+        self.status.phase, self.status.missing = WAITING, missing
+        self.status.write(self.options.folder)
+        say(WAITING, missing=missing, quorum=self.quorum.needed)
+
+    def _missed(self) -> bool:
+        """Somebody was not heard from in time: nobody goes on who is nearly alone."""
+        assert self.engine is not None
+        assert self.engine.patience is not None
+        since = time.monotonic() - max(RECENT, 2 * self.engine.patience.seconds)
+        if (
+            len(self.handshake.others) + 1 - len(self.handshake.missing(since))
+            >= self.quorum.needed
+        ):
+            return False
+        try:
+            with self.engine.patience.paused():
+                self._gather(since)
+        except RuntimeError as error:  # on a crowded machine no thread can be started
+            say("does not ask", reason=str(error))
+        return True
 
     def _agree(self) -> Agreement:
         found = self.handshake.agree(self.transport, self.options.window, self._stop.is_set)
@@ -307,6 +354,7 @@ class Peer:
             self.options.patience,
             self.byzantine,
         )
+        engine.missed = self._missed
         rejoins = where_to_rejoin(engine.round, agreed.round(self.byzantine))
         self._enter(phases.TRAINING)
         engine.post_again()
@@ -337,3 +385,13 @@ class Peer:
             return self._round_of(number) < mine
         ring = self.participants.ring
         return sender in ring.position and ring.step(number, sender) < ring.step(mine, self.node)
+
+
+def _quorum(asked: int | None, roster: Roster) -> int:
+    """How many it takes to train: more than half of the roster, if nothing else was asked for."""
+    members = len(roster.ids)
+    if asked is None:
+        return members // 2 + 1
+    if not 1 <= asked <= members:
+        raise UserError(f"--quorum {asked}: it must be from 1 to {members}, as many as take part")
+    return asked

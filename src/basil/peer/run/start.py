@@ -27,6 +27,8 @@ class Options:
     patience: float = FLOOR  # seconds that every turn of another is given at least
     window: float = 60.0  # seconds to wait for all others before the first turn
     linger: float = 30.0  # seconds to stay for the others after the last
+    quorum: int | None = None  # nodes that it takes to train; None: more than half of the roster
+    alone: float = 300.0  # seconds to wait for a quorum
 
 
 def local_node_of(recipe: Recipe, node: int, options: Options) -> LocalNode:
