@@ -248,7 +248,7 @@ def _by_new_names(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(values)
     for key, table in OPTION_TABLES.get(section, []):
         name = values.get(key, getattr(SECTIONS[section](), key))
-        renamed = {} if name == NO_ATTACK else getattr(table[name], "renamed", {})
+        renamed = {} if name in ("", NO_ATTACK) else getattr(table[name], "renamed", {})
         for old in found.keys() & renamed:
             new = renamed[old]
             if new in found:
