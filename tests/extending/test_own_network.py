@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import basil
-from basil import foreign, register
+from basil import foreign, register, testing
 from basil.experiment import set_up
 from basil.learning.models import LOSSES, MODELS
 from basil.recipe import Recipe, code_of, fingerprint, load, parse
@@ -144,6 +144,23 @@ def test_a_loss_is_named_like_a_network(tmp_path: Path) -> None:
     assert model("smoothed", set=smoothed) == model("by hand", loss=by_hand) != plain
     assert list(code_of(load(RECIPE, smoothed))) == ["model net.py:Net", "loss net.py:smoothed"]
     assert fingerprint(load(RECIPE, smoothed)) != fingerprint(load(RECIPE))
+
+
+def test_the_checks_know_them() -> None:
+    testing.check_loss("net.py:smoothed", smoothing=0.2)
+    with pytest.raises(basil.UserError, match="one number for each sample"):
+        testing.check_loss("odd.py:mean")
+
+
+@pytest.mark.slow
+def test_the_python_of_the_document_runs() -> None:
+    names: dict[str, Any] = {}
+    exec(block("import basil\n\nmine"), names)
+    result, basils, rows = names["result"], names["results"][-1], names["rows"]
+    assert names["results"][0].summary["attack"] == "none"
+    assert basils.summary["model_sha256"] == result.summary["model_sha256"]
+    assert rows[0]["model_sha256"] == result.summary["model_sha256"] != rows[1]["model_sha256"]
+    assert names["page"].exists()
 
 
 def test_a_class_that_is_registered_stays_a_class() -> None:

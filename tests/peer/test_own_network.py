@@ -12,10 +12,11 @@ import pytest
 import basil
 from basil import foreign
 from basil.cli import main
-from basil.experiment import set_up
+from basil.experiment import Machine, set_up
 from basil.learning.models import LOSSES, MODELS
+from basil.many.worker import run_away
 from basil.peer.run.merge import merge
-from basil.recipe import parse, to_toml
+from basil.recipe import code_of, parse, to_toml, to_tree
 
 from nursery import Ring
 
@@ -89,6 +90,11 @@ def test_run_compare_sweep_and_eight_nodes_end_with_the_same_model(
     assert main(["compare", "mine.toml", *words, "--out", "compared"]) == 0
     [path] = (here / "compared").glob("*/summary.json")
     assert json.loads(path.read_text())["model_sha256"] == model
+
+    recipe = parse(RECIPE)  # as Ray would have it done
+    (away, _), _ = run_away((to_tree(recipe), code_of(recipe)), Machine())
+    assert away is not None
+    assert away["model_sha256"] == model
 
     plan = '\n[sweep]\n[sweep.grid]\n"attack.name" = ["gaussian", "none"]\n'
     Path("sweep.toml").write_text(Path("mine.toml").read_text() + plan)

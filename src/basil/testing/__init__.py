@@ -12,6 +12,7 @@ from basil.testing.attacks import check_attack, told, view
 from basil.testing.pieces import (
     check_dataset,
     check_graph,
+    check_loss,
     check_model,
     check_partition,
     check_schedule,
@@ -23,6 +24,7 @@ __all__ = [
     "check_attack",
     "check_dataset",
     "check_graph",
+    "check_loss",
     "check_model",
     "check_partition",
     "check_rule",

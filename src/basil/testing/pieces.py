@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from basil import rng
 from basil.data import DATASETS, PARTITIONS, load
 from basil.errors import UserError
-from basil.learning.models import MODELS
+from basil.learning.models import LOSSES, MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.testing.runs import check_runs, must
 from basil.topology import GRAPHS, Population, agree_on_order, build_graph
@@ -88,6 +88,12 @@ def check_model(model: str | Callable[..., Any], **options: Any) -> None:
             must(network(torch.zeros(3, 10)).shape == (3,), "it must have one output a sample")
         else:
             check_runs("learning", {"model": name, **options})
+
+
+def check_loss(loss: str | Callable[..., Any], **options: Any) -> None:
+    """One number for each sample, and a run with it."""
+    with LOSSES.lent(loss) as name:
+        check_runs("learning", {"loss": name, **options})
 
 
 def check_schedule(schedule: str | Callable[..., Any], **options: Any) -> None:
