@@ -1,6 +1,7 @@
 """One peer as its user sees it: the command, its logs and metrics, its folder; data of its own."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,16 +23,19 @@ from basil.peer.members import authority
 from basil.peer.members.roster import load_roster
 from basil.peer.run import peer as node
 from basil.peer.run.data_sharing import Sharing
+from basil.peer.run.local_ring import check_state
 from basil.peer.run.peer import Peer
 from basil.peer.run.start import Options
+from basil.peer.run.status import Status
 from basil.protocol.acds import SharingOutcome
 from basil.protocol.basket import Basket
 from basil.recipe import parse, to_toml
 from basil.recipe.schema import AttackPart
 from basil.record.read import read_run
+from basil.record.run_folder import held
 
 from nursery import Ring
-from peer_helpers import free_ports
+from peer_helpers import free_ports, make_ring
 
 TINY: dict[str, Any] = {
     "seed": 1,
@@ -96,6 +100,12 @@ def test_the_try_out_ends_with_a_run_that_report_reads(
     assert "6/6" in capsys.readouterr().out
     assert main(words) == 2
     assert "all nodes of" in capsys.readouterr().err
+    before = (ring / "node-0/run/run.json").stat().st_mtime_ns
+    again = subprocess.run(
+        [sys.executable, "-m", "basil", *words, "--fresh"], capture_output=True, timeout=120
+    )
+    assert again.returncode == 0
+    assert (ring / "node-0/run/run.json").stat().st_mtime_ns > before
 
 
 @pytest.mark.slow
@@ -276,6 +286,8 @@ def some_ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "sentence"),
     [
         (["--attack", "gausian"], "did you mean 'gaussian'"),
+        (["--quorum", "5"], "--quorum 5: it must be from 1 to 4, as many as take part"),
+        (["--alone", "-1"], "--alone -1.0: it must be seconds, 0 or more"),
         (["--patience", "-1"], "--patience -1.0: it must be seconds, 0 or more"),
         (["--data", "nowhere"], "nowhere/dataset.json cannot be read as facts of a data set"),
         (["--metrics", "9100x"], "--metrics 9100x: write it as 127.0.0.1:9100"),
@@ -299,3 +311,64 @@ def test_nodes_that_have_not_run_yet_are_shown_as_such(
 ) -> None:
     assert main(["peers", "status", "--dir", str(some_ring)]) == 0
     assert capsys.readouterr().out.count("not started") == 4
+
+
+def test_a_ring_that_was_begun_is_gone_on_with_or_deleted_but_never_unasked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring = make_ring(tmp_path / "ring", 3)
+    words = ["peers", "up", "--dir", str(ring)]
+    assert "holds no run to go on with: leave --resume out" in refused([*words, "--resume"], capsys)
+    for name in ("run", "state"):
+        (ring / "node-1" / name).mkdir()
+    sentence = refused(words, capsys)
+    assert f"{ring} holds a run that was begun: --resume goes on with it, --fresh" in sentence
+    with held(ring / "node-1"):  # it is running
+        assert "node-1 is being written by another process" in refused([*words, "--fresh"], capsys)
+    assert (ring / "node-1/state").exists()
+    check_state(ring, resume=True, fresh=False)
+    (ring / "node-2").rename(tmp_path / "another machine")
+    assert "--fresh: node 2 is not in" in refused([*words, "--fresh"], capsys)
+    (tmp_path / "another machine").rename(ring / "node-2")
+    check_state(ring, resume=False, fresh=True)
+    assert not (ring / "node-1/run").exists()
+    assert not (ring / "node-1/state").exists()
+    assert (ring / "node-1/tls.key").exists()
+
+
+def test_a_node_runs_once_at_a_time_in_its_folder(
+    some_ring: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second one would write its own marks over those of the first."""
+    folder = some_ring / "node-0"
+    with held(folder):
+        assert "node-0 is being written by another process" in refused(
+            ["node", "--dir", str(folder)], capsys
+        )
+
+
+def test_status_shows_who_was_revoked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ring = make_ring(tmp_path / "ring", 3)
+    Status(2, 1, "training").write(ring / "node-2")
+    authority.revoke(ring, 1)
+    authority.revoke(ring, 2)
+    assert main(["peers", "status", "--dir", str(ring)]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert [line.split()[0] for line in lines if line.endswith("revoked")] == ["1", "2"]
+    assert lines[-1] == "revoked  1 2"
+    assert main(["peers", "status", "--dir", str(ring), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[2]["revoked"] is True
+
+
+def test_a_node_without_room_does_not_begin(
+    some_ring: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(some_ring)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        sentence = refused(["node", "--dir", str(some_ring / "node-3")], capsys)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert "node-3/run needs about" in sentence

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ def add_running(verbs: Any) -> None:
     """basil peers up|status --dir DIR"""
     up = verbs.add_parser("up", help="start all nodes of a ring on this machine, for a try-out")
     up.add_argument("--dir", required=True, metavar="DIR", help="the ring's folder")
+    earlier = up.add_mutually_exclusive_group()
+    earlier.add_argument("--resume", action="store_true", help="go on with the run that is there")
+    earlier.add_argument("--fresh", action="store_true", help="delete it, and begin anew")
     running(up)
     up.set_defaults(command="up", home="basil.cli.node")
 
@@ -108,6 +112,7 @@ def node(args: argparse.Namespace) -> int:
     from basil.peer.run.logs import set_up
     from basil.peer.run.peer import Peer
     from basil.peer.run.start import Options
+    from basil.record.run_folder import held
 
     torch.set_num_threads(args.threads or os.cpu_count() or 1)
     for name in SECONDS:
@@ -127,20 +132,23 @@ def node(args: argparse.Namespace) -> int:
         quorum=args.quorum,
         alone=args.alone,
     )
-    peer = Peer(options)
-    set_up(peer.node, args.log_json)
+    with ExitStack() as until:
+        if options.folder.is_dir():  # if not, it is the peer's to say; one at a time works there
+            until.enter_context(held(options.folder))
+        peer = Peer(options)
+        set_up(peer.node, args.log_json)
 
-    def stop(*_: object) -> None:
-        # Not here: a signal may come while this very thread holds one of the peer's locks.
-        threading.Thread(target=peer.stop).start()
+        def stop(*_: object) -> None:
+            # Not here: a signal may come while this very thread holds one of the peer's locks.
+            threading.Thread(target=peer.stop).start()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    try:
-        summary = peer.run()
-    except Alone as alone:  # not the input's fault: a service manager may try again
-        print(f"basil: {alone}", file=sys.stderr)
-        return ALONE
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        try:
+            summary = peer.run()
+        except Alone as alone:  # not the input's fault: a service manager may try again
+            print(f"basil: {alone}", file=sys.stderr)
+            return ALONE
     if summary is None:
         print(f"stopped; go on with: basil node --dir {args.dir}", file=sys.stderr)
         return STOPPED
@@ -152,12 +160,12 @@ def up(args: argparse.Namespace) -> int:
     needs_peers()
     from basil.cli import main
     from basil.errors import UserError
-    from basil.peer.run.local_ring import LocalRing, check_new, drill, warm_up
+    from basil.peer.run.local_ring import ALL, LocalRing, check_state, drill, warm_up
     from basil.peer.run.merge import merge
     from basil.report.results_table import as_text, results_table
 
     ring = Path(args.dir)
-    check_new(ring)
+    check_state(ring, args.resume, args.fresh)
     recipe = warm_up(ring)
     byzantine = drill(recipe)
     shared = [f"--device={args.device}", f"--threads={args.threads}", *(["--twin"] * args.twin)]
@@ -172,7 +180,7 @@ def up(args: argparse.Namespace) -> int:
         _watch(family)
     except KeyboardInterrupt:
         family.stop()
-        print(f"stopped; go on with: basil peers up --dir {ring}", file=sys.stderr)
+        print(f"stopped; go on with: basil peers up --resume --dir {ring}", file=sys.stderr)
         return STOPPED
     finally:
         family.stop()
@@ -180,7 +188,12 @@ def up(args: argparse.Namespace) -> int:
         print(f"warning: {sentence}", file=sys.stderr)
     if all(family.codes.values()):
         raise UserError(f"no node of {ring} came to its end")
-    run = merge(ring, ring / "all")
+    try:
+        run = merge(ring, ring / ALL)
+    except OSError as error:
+        raise UserError(
+            f"{ring / ALL} cannot be written: {error.strerror}; the nodes' own runs are whole"
+        ) from error
     print(as_text(results_table([run])))
     print(f"\nrun folder  {run.folder}\nreport      basil report {run.folder}")
     return 0
@@ -220,13 +233,17 @@ def status(args: argparse.Namespace) -> int:
     import json
     from dataclasses import asdict
 
-    from basil.peer.run.status import HEADER, node_folders, read, rows
+    needs_peers()
+    from basil.peer.run.status import HEADER, node_folders, read, revoked_in, rows
     from basil.report.results_table import as_text
 
     folders = node_folders(Path(args.dir))
-    found = [read(folder) for folder in folders]
+    found, revoked = [read(folder) for folder in folders], revoked_in(Path(args.dir))
     if args.json:
-        print(json.dumps([None if each is None else asdict(each) for each in found]))
-    else:
-        print(as_text([list(HEADER), *map(list, rows(found, folders))]))
+        known = [each and {**asdict(each), "revoked": each.node in revoked} for each in found]
+        print(json.dumps(known))
+        return 0
+    print(as_text([list(HEADER), *map(list, rows(found, folders, revoked))]))
+    if revoked:
+        print(f"\nrevoked  {' '.join(map(str, revoked))}")
     return 0

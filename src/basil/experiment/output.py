@@ -48,13 +48,14 @@ def _own_data(setup: Setup) -> dict[str, Any]:
     return {} if shipped else {"data": setup.data.facts()}
 
 
-def room_for(setup: Setup) -> int:
+def room_for(setup: Setup, models: int | None = None) -> int:
     """The bytes that a run may need at a time, about: a checkpoint beside the last one.
 
-    What nodes hold are at most some models of each; the final models are fewer.
+    models: in a checkpoint; in the simulator's at most some of each node.  In the end it is fewer.
     """
     recipe, participants = setup.recipe, setup.participants
-    models = len(participants.members) * (3 if participants.graph is None else 5)
+    if models is None:
+        models = len(participants.members) * (3 if participants.graph is None else 5)
     turns = recipe.ring.nodes * recipe.scheme.rounds
     return 2 * 4 * setup.compute.layout.size * models + LINE * turns + SLACK
 

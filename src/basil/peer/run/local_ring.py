@@ -5,6 +5,7 @@ PyTorch takes seconds to import, so it is imported once, and each node is a fork
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -13,7 +14,6 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import basil.peer.run.peer  # noqa: F401  (so that no fork has to import it)
 from basil import data
 from basil.errors import UserError
 from basil.experiment.options import options_of
@@ -21,13 +21,14 @@ from basil.experiment.participants import choose_byzantine
 from basil.foreign import look_in
 from basil.peer.members.roster import load_roster
 from basil.peer.run import status
+from basil.peer.run.peer import STATE  # so that no fork has to import it
 from basil.peer.run.recording import RUN
 from basil.peer.run.status import Status, node_folders
 from basil.recipe import Recipe, parse
-from basil.record.run_folder import SUMMARY
+from basil.record.run_folder import SUMMARY, held
 from basil.topology import Ring, agree_on_order
 
-LOG = "node.log"
+LOG, ALL = "node.log", "all"  # ALL: in the ring's folder, the nodes' runs as one
 LOOK = 0.25  # seconds
 GRACE = 10.0  # seconds from being told to stop to being killed
 
@@ -76,8 +77,7 @@ class LocalRing:
             if finished(folder):
                 self.codes[folder] = 0
                 continue
-            node = int(folder.name.removeprefix("node-"))
-            arguments = ["node", "--dir", str(folder), *words(node)]
+            arguments = ["node", "--dir", str(folder), *words(_number(folder))]
             self.alive[fork(self._command, arguments, folder / LOG)] = folder
 
     def look(self) -> list[Status | None]:
@@ -109,16 +109,47 @@ class LocalRing:
         return said
 
 
+def _number(folder: Path) -> int:
+    return int(folder.name.removeprefix("node-"))
+
+
 def finished(folder: Path) -> bool:
     return (folder / RUN / SUMMARY).exists()
 
 
-def check_new(ring: Path) -> None:
-    """Is there anything left to do?"""
-    if all(map(finished, node_folders(ring))):
+def check_state(ring: Path, resume: bool, fresh: bool) -> None:
+    """What earlier runs have left is gone on with, or deleted: as was asked for, never unasked."""
+    folders = node_folders(ring)
+    begun = [folder for folder in folders if (folder / RUN).exists() or (folder / STATE).exists()]
+    if fresh:
+        _forget(ring, begun)
+    elif all(map(finished, folders)):
         raise UserError(
-            f"all nodes of {ring} have finished: move their run and state folders away to run again"
+            f"all nodes of {ring} have finished: --fresh deletes that run and begins anew"
         )
+    elif begun and not resume:
+        raise UserError(
+            f"{ring} holds a run that was begun: --resume goes on with it, --fresh deletes it and"
+            " begins anew"
+        )
+    elif resume and not begun:
+        raise UserError(f"{ring} holds no run to go on with: leave --resume out")
+
+
+def _forget(ring: Path, begun: Iterable[Path]) -> None:
+    """Delete what nodes have written; not their keys."""
+    away = set(load_roster(ring).ids) - {_number(folder) for folder in node_folders(ring)}
+    if away:  # they remember what was signed, and would take a second version for a lie
+        raise UserError(
+            f"--fresh: node {min(away)} is not in {ring}; it is for rings of one machine"
+        )
+    for folder in begun:
+        with held(folder):
+            for name in (RUN, STATE):
+                shutil.rmtree(folder / name, ignore_errors=True)
+            for name in (status.STATUS, LOG):
+                (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(ring / ALL, ignore_errors=True)
 
 
 def warm_up(ring: Path) -> Recipe:

@@ -27,7 +27,7 @@ from basil.peer.limits import Limits
 from basil.peer.link.reception import Message
 from basil.peer.link.transport import Transport
 from basil.peer.members.identity import load_identity
-from basil.peer.members.roster import Roster, load_roster
+from basil.peer.members.roster import load_roster
 from basil.peer.messages.bodies import ABSENT, BASKET, MODEL, REJOIN
 from basil.peer.run import agreement as phases
 from basil.peer.run import metrics
@@ -48,7 +48,7 @@ from basil.peer.run.lockstep import in_ring_order
 from basil.peer.run.logs import say
 from basil.peer.run.measure import seconds_of_a_turn
 from basil.peer.run.recording import RUN, PeerRecorder
-from basil.peer.run.start import Options, local_node_of
+from basil.peer.run.start import Options, local_node_of, quorum_of
 from basil.peer.run.status import Status
 from basil.protocol.requests import Send
 from basil.recipe import NO_ATTACK, code_of, parse, with_own_data
@@ -78,7 +78,10 @@ class Peer:
         self.participants = self.local.participants
         self.setup = self._set_up()
         self.state = folder / STATE
-        (self.state / ARRIVALS).mkdir(parents=True, exist_ok=True)
+        try:
+            (self.state / ARRIVALS).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{folder} cannot be written: {error.strerror}") from error
         self.sharing = (
             Sharing(self.recipe, self.local, self.state) if self.participants.shares else None
         )
@@ -108,7 +111,7 @@ class Peer:
         self.transport.expected = self._expected
         self.handshake = Handshake(self.node, roster.ids, self.byzantine, self._hello)
         self.transport.answers[HELLO] = self.handshake.answer
-        self.quorum = Quorum(_quorum(options.quorum, roster), options.alone, self._waits)
+        self.quorum = Quorum(quorum_of(options, roster), options.alone, self._waits)
         self.engine: Engine | None = None
 
     def _set_up(self) -> Setup:
@@ -385,13 +388,3 @@ class Peer:
             return self._round_of(number) < mine
         ring = self.participants.ring
         return sender in ring.position and ring.step(number, sender) < ring.step(mine, self.node)
-
-
-def _quorum(asked: int | None, roster: Roster) -> int:
-    """How many it takes to train: more than half of the roster, if nothing else was asked for."""
-    members = len(roster.ids)
-    if asked is None:
-        return members // 2 + 1
-    if not 1 <= asked <= members:
-        raise UserError(f"--quorum {asked}: it must be from 1 to {members}, as many as take part")
-    return asked

@@ -7,13 +7,14 @@ from typing import Any
 
 from basil.errors import UserError
 from basil.experiment import Hooks, Setup
-from basil.experiment.output import conclude, facts_of, recorder_of
+from basil.experiment.output import conclude, facts_of, recorder_of, room_for
 from basil.peer.run.engine import Engine
 from basil.peer.run.logs import say
 from basil.peer.run.status import Status
 from basil.protocol.requests import Record
 from basil.recipe import to_toml
 from basil.record import checkpoint, run_folder
+from basil.record.disk import check_room
 from basil.record.read import read_run
 
 RUN = "run"  # the run folder inside a node's folder
@@ -39,6 +40,10 @@ class PeerRecorder:
 
     def open(self, facts: dict[str, Any]) -> dict[str, Any] | None:
         """Begin a run folder, or take one up: then its checkpoint, if there is one."""
+        node = self.setup.participants.members[0]
+        # Of each sender a model in the checkpoint, and one that waits for the next.
+        models = 2 * len(self.setup.participants.weights(node)) + 4
+        check_room(self.run, room_for(self.setup, models))
         if not (self.run / run_folder.FACTS).exists():
             recipe = to_toml(self.setup.recipe)
             run_folder.create(self.run, recipe, {**facts_of(self.setup), **facts})

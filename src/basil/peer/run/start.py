@@ -6,8 +6,10 @@ from pathlib import Path
 from basil import data
 from basil.attack import options_of as attack_options
 from basil.data.own import load_own
+from basil.errors import UserError
 from basil.experiment import LocalNode, local_node
 from basil.experiment.options import options_of
+from basil.peer.members.roster import Roster
 from basil.peer.run.liveness import FLOOR
 from basil.recipe import NO_ATTACK, Recipe
 from basil.recipe.schema import AttackPart
@@ -29,6 +31,16 @@ class Options:
     linger: float = 30.0  # seconds to stay for the others after the last
     quorum: int | None = None  # nodes that it takes to train; None: more than half of the roster
     alone: float = 300.0  # seconds to wait for a quorum
+
+
+def quorum_of(options: Options, roster: Roster) -> int:
+    """How many it takes to train: more than half of the roster, if nothing else was asked for."""
+    members, asked = len(roster.ids), options.quorum
+    if asked is None:
+        return members // 2 + 1
+    if not 1 <= asked <= members:
+        raise UserError(f"--quorum {asked}: it must be from 1 to {members}, as many as take part")
+    return asked
 
 
 def local_node_of(recipe: Recipe, node: int, options: Options) -> LocalNode:

@@ -6,12 +6,13 @@ It is written anew after each turn.  Nothing that a node does depends on it.
 import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from basil.errors import UserError
+from basil.peer.members.roster import ROSTER, load_roster
 from basil.record.run_folder import write_json
 
 STATUS = "status.json"
@@ -64,20 +65,29 @@ def node_folders(ring: Path) -> list[Path]:
     return sorted(found, key=lambda folder: int(folder.name.removeprefix("node-")))
 
 
+def revoked_in(folder: Path) -> tuple[int, ...]:
+    """Whom nobody listens to any more, by the roster in this folder, if there is one yet."""
+    return load_roster(folder).revoked if (folder / ROSTER).exists() else ()
+
+
 HEADER = ("node", "state", "round", "turn", "accuracy", "selected", "missing", "notes")
 
 
-def rows(statuses: Iterable[Status | None], folders: Iterable[Path]) -> list[tuple[str, ...]]:
+def rows(
+    statuses: Iterable[Status | None], folders: Iterable[Path], revoked: Collection[int] = ()
+) -> list[tuple[str, ...]]:
     """A table for people, one row a node."""
     made: list[tuple[str, ...]] = []
     for status, folder in zip(statuses, folders, strict=True):
         name = folder.resolve().name.removeprefix("node-")
         if status is None:
-            made.append((name, "not started", "", "", "", "", "", ""))
+            note = "revoked" if name in map(str, revoked) else ""
+            made.append((name, "not started", "", "", "", "", "", note))
             continue
         s = status
         quiet = time.time() - s.written > OLD and s.phase != "done"
-        notes = [f"attack {s.attack}"] if s.attack != "none" else []
+        notes = ["revoked"] if s.node in revoked else []
+        notes += [f"attack {s.attack}"] if s.attack != "none" else []
         notes += [f"excluded {_list(s.excluded)}"] if s.excluded else []
         notes += [f"refused {s.refused}"] if s.refused else []
         made.append(
