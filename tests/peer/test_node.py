@@ -269,7 +269,10 @@ def test_a_finished_node_that_cannot_stay_for_the_others_has_finished_all_the_sa
 
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     assert main(words) == 2
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
     (line,) = capsys.readouterr().err.splitlines()
     return line.removeprefix("basil: ")
 
@@ -336,6 +339,20 @@ def test_a_ring_that_was_begun_is_gone_on_with_or_deleted_but_never_unasked(
     assert (ring / "node-1/tls.key").exists()
 
 
+def test_a_run_that_was_begun_is_not_gone_on_with_in_a_ring_that_has_grown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring = make_ring(tmp_path / "ring", 3)
+    roster, run = load_roster(ring), ring / "node-0/run"
+    run.mkdir()
+    (run / "recipe.toml").write_text(roster.recipe)
+    facts = {"order": [0, 1, 2], "byzantine": [], "ring": roster.run, "attack": "none"}
+    (run / "run.json").write_text(json.dumps(facts))
+    authority.add(ring, f"127.0.0.1:{free_ports(1)[0]}")
+    sentence = refused(["node", "--dir", str(ring / "node-0"), "--device", "cpu"], capsys)
+    assert f"{run} holds another run of this node: move it away" in sentence
+
+
 def test_a_node_runs_once_at_a_time_in_its_folder(
     some_ring: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -365,10 +382,5 @@ def test_a_node_without_room_does_not_begin(
 ) -> None:
     usage = shutil.disk_usage(some_ring)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        sentence = refused(["node", "--dir", str(some_ring / "node-3")], capsys)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    sentence = refused(["node", "--dir", str(some_ring / "node-3")], capsys)
     assert "node-3/run needs about" in sentence
