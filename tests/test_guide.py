@@ -113,8 +113,11 @@ def commands(page: Path) -> Iterator[list[str]]:
     lines = [line for code in blocks(page, "sh") for line in code.replace("\\\n", " ").splitlines()]
     lines += re.findall(r"(?<!`)`(basil [^`]*)`(?!`)", FENCE.sub("", text))
     for line in lines:
-        if line.strip().startswith("basil ") and not re.search(r"[$…|]|\b[A-Z]{2,}\b", line):
-            yield shlex.split(line, comments=True)[1:]
+        if not line.strip().startswith("basil "):
+            continue
+        words = shlex.split(line, comments=True)[1:]
+        if not re.search(r"[$…|]|\b[A-Z]{2,}\b", " ".join(words)):
+            yield words
 
 
 @pytest.mark.parametrize("page", START_AND_RESEARCH, ids=named)
@@ -131,6 +134,8 @@ def test_every_command_is_one(page: Path, monkeypatch: pytest.MonkeyPatch) -> No
             if recipe.endswith(".toml") or page.name == "extending.md":
                 continue  # of the reader's own: the tutorial's is run below, others in extending/
             assert load(recipe, args.set).ring.nodes > 0
+        if args.command == "sweep" and "/" in args.sweep:
+            assert load_sweep(args.sweep, args.set)
 
 
 def small(words: list[str]) -> bool:
@@ -148,6 +153,30 @@ def test_every_small_run_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main([*words, "-s", "scheme.rounds=2", "-s", "record.test_samples=50"]) == 0
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One after the other, those that learn with two rounds; what needs data or a network of
+    machines is parsed by the test above.
+    """
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "README.md"
+    run = set()
+    for line in (line for code in blocks(page, "sh") for line in code.splitlines()):
+        if not line.startswith("basil "):
+            continue
+        words = shlex.split(line, comments=True)[1:]
+        if words[0] in {"sweep", "data", "node"} or words[:2] == ["peers", "up"]:
+            continue
+        if words[0] in {"run", "compare", "reproduce"}:
+            words += ["-s", "scheme.rounds=2", "-s", "record.test_samples=50"]
+        assert main(words) == 0, line
+        run.add(words[0])
+    assert run == {"compare", "run", "report", "reproduce", "plan", "list", "peers"}
+    assert "warning" not in capsys.readouterr().err
 
 
 # Files.
