@@ -122,6 +122,12 @@ def test_numbers_that_are_missing_or_not_finite(tmp_path: Path) -> None:
     assert shown["mean loss"] == "not finite"
 
 
+def test_a_loss_that_has_run_away_stays_short(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", loss={"worst": 9e9, "mean": 71_255_110.806})
+    head, row = results_table(find_runs([tmp_path]))
+    assert dict(zip(head, row, strict=True))["mean loss"] == "7.13e+07"
+
+
 def test_text_is_aligned() -> None:
     rows = [["attack", "scheme", "seed", "acc."], ["none", "Basil", "0", "9.5"]]
     assert as_text(rows).split("\n") == [

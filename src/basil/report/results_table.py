@@ -13,6 +13,7 @@ from basil.text import as_text as as_text  # what prints a table imports both
 from basil.text import duration
 
 MISSING = "–"
+HUGE = 1e7  # from here on, a loss that has run away: nobody reads its digits
 # How many columns, from the left, are names and not numbers.
 NAMES = 3
 
@@ -140,7 +141,7 @@ def _cell(case: RunGroup, column: Column) -> Cell:
     if column.is_time:
         text = duration(mean, spread or 0.0)
     else:
-        text = f"{mean:,.{column.digits}f}"
+        text = f"{mean:,.{column.digits}f}" if abs(mean) < HUGE else f"{mean:.2e}"
         if spread is not None and spread > 0:
             text += f" ± {spread:,.{column.digits}f}"
     if len(values) < len(case.runs):  # the row's n is not this cell's
