@@ -11,10 +11,10 @@ from basil import rng
 from basil.attack.basket_faults import FAULTS, meddler
 from basil.engine.durations import Durations
 from basil.engine.simulate import Simulator
-from basil.protocol.acds import Sharer, SharingOutcome, acds
-from basil.protocol.basket import Basket
 from basil.protocol.requests import Arrival, Protocol, Send
-from basil.protocol.timetable import Timetable
+from basil.protocol.sharing.acds import Sharer, SharingOutcome, acds
+from basil.protocol.sharing.basket import Basket
+from basil.protocol.sharing.timetable import Timetable
 from basil.recipe import parse
 from basil.topology import divide
 

@@ -12,8 +12,8 @@ from basil.data import Dataset, Samples
 from basil.data.sensitive import SENSITIVE
 from basil.experiment import Custom, Hooks, Interrupted, Simulation, resume, set_up
 from basil.experiment import sharing_phase as module
-from basil.protocol.basket import Basket
 from basil.protocol.requests import Send
+from basil.protocol.sharing.basket import Basket
 
 from ring_helpers import StopAfter
 from sharing_helpers import recipe

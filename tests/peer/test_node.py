@@ -27,8 +27,8 @@ from basil.peer.run.local_ring import check_state
 from basil.peer.run.peer import Peer
 from basil.peer.run.start import Options
 from basil.peer.run.status import Status
-from basil.protocol.acds import SharingOutcome
-from basil.protocol.basket import Basket
+from basil.protocol.sharing.acds import SharingOutcome
+from basil.protocol.sharing.basket import Basket
 from basil.recipe import parse, to_toml
 from basil.recipe.schema import AttackPart
 from basil.record.read import read_run

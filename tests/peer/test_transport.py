@@ -11,8 +11,8 @@ from basil.errors import UserError
 from basil.peer.link.reception import Message
 from basil.peer.messages.bodies import Rows
 from basil.peer.messages.manifest import decode
-from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Rejoin
+from basil.protocol.sharing.basket import Basket
 
 from peer_helpers import QUICK, STAGE, Peer, Rogue, frames_of, model, until
 

@@ -18,8 +18,8 @@ from basil.learning.layout import layout_of
 from basil.peer.messages.bodies import Refused, Rows, forms_of
 from basil.peer.messages.chunks import cut, digest_of
 from basil.peer.messages.manifest import Manifest, decode, signed_by_sender
-from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Rejoin
+from basil.protocol.sharing.basket import Basket
 
 from peer_helpers import VALUES, Rogue, layout_for, make_ring, model, pack, unpack
 

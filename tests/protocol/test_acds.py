@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from basil.protocol.acds import Sharer, SharingOutcome, acds
-from basil.protocol.anonymity import arcs, candidates
-from basil.protocol.basket import Basket
 from basil.protocol.requests import Arrival, Receive, Send
-from basil.protocol.timetable import Timetable
+from basil.protocol.sharing.acds import Sharer, SharingOutcome, acds
+from basil.protocol.sharing.anonymity import arcs, candidates
+from basil.protocol.sharing.basket import Basket
+from basil.protocol.sharing.timetable import Timetable
 from basil.theory import acds_bits, acds_time
 
 from sharing_helpers import PUBLIC, share

@@ -5,10 +5,10 @@ import pytest
 
 from basil import rng
 from basil.attack.basket_faults import FAULTS
-from basil.protocol.basket import Basket
-from basil.protocol.basket_inbox import BasketInbox, Sharer
 from basil.protocol.requests import Absent, Arrival
-from basil.protocol.timetable import Timetable
+from basil.protocol.sharing.basket import Basket
+from basil.protocol.sharing.basket_inbox import BasketInbox, Sharer
+from basil.protocol.sharing.timetable import Timetable
 
 from sharing_helpers import PUBLIC, Shared, share
 

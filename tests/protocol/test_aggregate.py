@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from basil.protocol import aggregate
+from basil.protocol.graph import aggregate
 
 quick = settings(max_examples=60, deadline=None)
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from basil.engine.process import Absence
 from basil.experiment import Simulation, set_up
 from basil.protocol.basil_plus import basil_plus, r_plain_plus
-from basil.protocol.basket import Basket
 from basil.protocol.numbering import AGGREGATION, MULTICAST, RING, STAGES, Numbering
 from basil.protocol.requests import Absent, Arrival, Receive
+from basil.protocol.sharing.basket import Basket
 from basil.recipe import parse
 from basil.topology import Grouping, Ring
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from basil.engine.process import Absence
-from basil.protocol.g_plain import g_plain
+from basil.protocol.graph.g_plain import g_plain
+from basil.protocol.graph.ubar import ubar
 from basil.protocol.node import GraphPlace, Node, RingPlace
 from basil.protocol.requests import Arrival, Checkpoint, Missing, Receive, Record, Send, Train
-from basil.protocol.ubar import ubar
 from basil.topology import Graph, Population, Ring, build_graph
 
 from graph_helpers import simulate_graph

@@ -15,11 +15,11 @@ from basil.errors import UserError
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, tensor_of
 from basil.protocol.basil import basil
-from basil.protocol.basket import Basket
 from basil.protocol.memory import INITIAL, Entry, Memory
 from basil.protocol.requests import Absent, Arrival, Missing, Receive, Score
 from basil.protocol.rules import RULES, Candidates
 from basil.protocol.schemes import SCHEMES
+from basil.protocol.sharing.basket import Basket
 from basil.table import Table
 from basil.testing import answered
 from basil.testing.protocols import INF, OWN, check_choices, chosen

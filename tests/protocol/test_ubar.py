@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from basil.protocol.ubar import ubar
+from basil.protocol.graph.ubar import ubar
 from basil.theory import Timing as Plan
 from basil.theory import ubar_time
 from basil.topology import Population, build_graph

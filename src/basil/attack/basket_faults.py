@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from basil.protocol.basket import Basket
 from basil.protocol.drive import Driver
 from basil.protocol.requests import Arrival, Request, Send
+from basil.protocol.sharing.basket import Basket
 from basil.table import Table
 
 Meddle = Callable[[Basket, Basket], Basket | None]

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from basil.protocol.basket import Basket
 from basil.protocol.requests import Body, Combine, Score, ScoreAll, Train
+from basil.protocol.sharing.basket import Basket
 
 NOTE_BYTES = 64  # a message without a model: who, which round
 

@@ -15,7 +15,7 @@ from basil.experiment.machine import choose_device, median_seconds
 from basil.learning.cuda import compute_for
 from basil.learning.models import MODELS, cross_entropy, initialise
 from basil.learning.pool import Batch, Pool
-from basil.protocol.aggregate import distances, weighted_mean
+from basil.protocol.graph.aggregate import distances, weighted_mean
 from basil.theory import PartTimes
 
 SHAPES = {"cifar-cnn": (3, 32, 32), "mlp": (1, 28, 28)}  # the paper's networks and their images

@@ -17,7 +17,7 @@ from basil.learning.compute import Compute
 from basil.learning.layout import layout_of
 from basil.learning.models import LOSSES, MODELS, Loss, initialise, loss_named
 from basil.learning.pool import Batch
-from basil.protocol.aggregate import distances, weighted_mean
+from basil.protocol.graph.aggregate import distances, weighted_mean
 from basil.recipe import MEASURED, Recipe, with_timing
 
 

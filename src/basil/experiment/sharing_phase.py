@@ -19,12 +19,12 @@ from basil.engine.simulate import Simulator
 from basil.experiment.node_data import NodeData
 from basil.experiment.offers import label_type
 from basil.learning.compute import Compute
-from basil.protocol import anonymity
-from basil.protocol.acds import Sharer, SharingOutcome, acds
-from basil.protocol.basket import Basket
 from basil.protocol.drive import Driver
 from basil.protocol.requests import Arrival, Protocol, Record, Request, Send
-from basil.protocol.timetable import Timetable
+from basil.protocol.sharing import anonymity
+from basil.protocol.sharing.acds import Sharer, SharingOutcome, acds
+from basil.protocol.sharing.basket import Basket
+from basil.protocol.sharing.timetable import Timetable
 from basil.recipe import Recipe
 from basil.record.run_folder import ANONYMITY, SHARING, write_json
 from basil.topology import divide

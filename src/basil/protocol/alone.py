@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from basil.protocol.graph_round import RoundInput, Step, gossip
+from basil.protocol.graph.graph_round import RoundInput, Step, gossip
 from basil.protocol.node import GraphPlace, Node
 from basil.protocol.requests import Protocol
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Pick, Selection
-from basil.protocol.basket import Basket
 from basil.protocol.numbering import RING
+from basil.protocol.sharing.basket import Basket
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 
 from basil.protocol.alone import centralised, local
-from basil.protocol.balance import balance
 from basil.protocol.basil import basil, basil_published, r_plain
 from basil.protocol.basil_plus import basil_plus, r_plain_plus
-from basil.protocol.bridge import bridge, bridge_median
-from basil.protocol.clipped_gossip import clipped_gossip
-from basil.protocol.g_plain import g_plain
-from basil.protocol.nna import nna
+from basil.protocol.graph.balance import balance
+from basil.protocol.graph.bridge import bridge, bridge_median
+from basil.protocol.graph.clipped_gossip import clipped_gossip
+from basil.protocol.graph.g_plain import g_plain
+from basil.protocol.graph.nna import nna
+from basil.protocol.graph.ubar import ubar
 from basil.protocol.requests import Protocol
-from basil.protocol.ubar import ubar
 from basil.table import Table
 
 Schemes = dict[str, Callable[..., Protocol]]

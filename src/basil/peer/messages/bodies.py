@@ -18,8 +18,8 @@ from torch import Tensor
 from basil.learning.layout import Layout
 from basil.peer.limits import HEADER
 from basil.peer.messages.chunks import Buffer
-from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Body, Rejoin
+from basil.protocol.sharing.basket import Basket
 
 MODEL, REJOIN, BASKET, ABSENT = "model", "rejoin", "basket", "absent"
 KINDS = (MODEL, REJOIN, BASKET, ABSENT)

@@ -23,10 +23,10 @@ from basil.data.rows import from_rows, possible, to_rows
 from basil.experiment import LocalNode
 from basil.experiment.sharing_phase import timetable
 from basil.peer.messages.bodies import Rows
-from basil.protocol.acds import Sharer, SharingOutcome, acds
-from basil.protocol.basket import Basket
 from basil.protocol.requests import Request
-from basil.protocol.timetable import Timetable
+from basil.protocol.sharing.acds import Sharer, SharingOutcome, acds
+from basil.protocol.sharing.basket import Basket
+from basil.protocol.sharing.timetable import Timetable
 from basil.recipe import Recipe
 from basil.record import checkpoint
 

@@ -5,8 +5,8 @@ import math
 from torch import Tensor
 
 from basil.errors import UserError
-from basil.protocol.aggregate import mean_within
-from basil.protocol.graph_round import RoundInput, Step, gossip, share
+from basil.protocol.graph.aggregate import mean_within
+from basil.protocol.graph.graph_round import RoundInput, Step, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

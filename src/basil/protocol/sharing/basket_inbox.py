@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from basil.protocol.basket import Basket
 from basil.protocol.requests import Absent, Arrival, Missing, Receive, Request, Send
-from basil.protocol.timetable import Timetable
+from basil.protocol.sharing.basket import Basket
+from basil.protocol.sharing.timetable import Timetable
 
 Part: TypeAlias = Generator[Request, Any, None]
 

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from basil.errors import UserError
-from basil.protocol.aggregate import benign_radius, clipped, distances
-from basil.protocol.graph_round import RoundInput, Step, byzantine_tolerated, gossip, share
+from basil.protocol.graph.aggregate import benign_radius, clipped, distances
+from basil.protocol.graph.graph_round import RoundInput, Step, byzantine_tolerated, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

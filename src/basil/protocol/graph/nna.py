@@ -1,7 +1,14 @@
 """MoNNA (Farhadkhani et al., 2023): nearest-neighbour averaging with local momentum."""
 
-from basil.protocol.aggregate import nearest_mean
-from basil.protocol.graph_round import RoundInput, Step, among, byzantine_tolerated, gossip, share
+from basil.protocol.graph.aggregate import nearest_mean
+from basil.protocol.graph.graph_round import (
+    RoundInput,
+    Step,
+    among,
+    byzantine_tolerated,
+    gossip,
+    share,
+)
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

@@ -9,9 +9,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from basil.protocol.basket import Basket
-from basil.protocol.basket_inbox import BasketInbox, Incident, Part, Sharer
 from basil.protocol.requests import Request, Send
+from basil.protocol.sharing.basket import Basket
+from basil.protocol.sharing.basket_inbox import BasketInbox, Incident, Part, Sharer
 
 __all__ = ["Incident", "Receipt", "Sharer", "SharingOutcome", "acds"]
 

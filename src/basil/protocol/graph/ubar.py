@@ -5,8 +5,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from basil.protocol.aggregate import distances, mean_of_better
-from basil.protocol.graph_round import RoundInput, Step, gossip, share
+from basil.protocol.graph.aggregate import distances, mean_of_better
+from basil.protocol.graph.graph_round import RoundInput, Step, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Combine, Protocol, ScoreAll
 

@@ -18,8 +18,8 @@ arc the shuffles hold: order and form say nothing.  Colluders in other groups ad
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from basil.protocol.acds import Receipt
-from basil.protocol.timetable import Timetable
+from basil.protocol.sharing.acds import Receipt
+from basil.protocol.sharing.timetable import Timetable
 
 
 @dataclass(frozen=True)

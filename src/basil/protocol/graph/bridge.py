@@ -1,7 +1,7 @@
 """BRIDGE (Fang, Yang and Bajwa, 2022): robust statistics, coordinate by coordinate."""
 
-from basil.protocol.aggregate import median, trimmed_mean
-from basil.protocol.graph_round import RoundInput, Step, among, byzantine_tolerated, gossip
+from basil.protocol.graph.aggregate import median, trimmed_mean
+from basil.protocol.graph.graph_round import RoundInput, Step, among, byzantine_tolerated, gossip
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 

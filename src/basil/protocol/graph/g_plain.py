@@ -1,7 +1,7 @@
 """G-plain (§VI-A): the graph without a defence."""
 
-from basil.protocol.aggregate import weighted_mean
-from basil.protocol.graph_round import RoundInput, Step, gossip
+from basil.protocol.graph.aggregate import weighted_mean
+from basil.protocol.graph.graph_round import RoundInput, Step, gossip
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 
