@@ -24,7 +24,7 @@ from basil.peer.link.transport import Transport
 from basil.peer.members import authority
 from basil.peer.members.identity import Identity, load_identity
 from basil.peer.members.roster import Roster, load_roster
-from basil.peer.messages.bodies import Refused, Rows, forms_of
+from basil.peer.messages.bodies import Refused, RowForm, forms_of
 from basil.peer.messages.chunks import cut, digest_of
 from basil.peer.messages.manifest import Manifest, pack_chunks
 from basil.protocol.requests import Body
@@ -75,7 +75,7 @@ class Peer:
         node: int,
         limits: Limits = QUICK,
         values: int = VALUES,
-        rows: Rows | None = None,
+        rows: RowForm | None = None,
         listen: str | None = None,
         roster: Roster | None = None,
     ) -> None:
@@ -194,7 +194,7 @@ def pack(*args: Any) -> tuple[Manifest, bytes]:
     return manifest, b"".join(piece for chunk in chunks for piece in chunk)
 
 
-def unpack(manifest: Manifest, data: bytes, layout: Layout, rows: Rows | None = None) -> Body:
+def unpack(manifest: Manifest, data: bytes, layout: Layout, rows: RowForm | None = None) -> Body:
     """The body, if it is what the manifest and the layout say; else `Refused`."""
     forms = forms_of(layout, rows)
     forms.check(manifest.kind, manifest.size, manifest.layout)

@@ -9,7 +9,7 @@ import torch
 
 from basil.errors import UserError
 from basil.peer.link.reception import Message
-from basil.peer.messages.bodies import Rows
+from basil.peer.messages.bodies import RowForm
 from basil.peer.messages.manifest import decode
 from basil.protocol.requests import Absent, Rejoin
 from basil.protocol.sharing.basket import Basket
@@ -43,7 +43,7 @@ def test_models_of_many_chunks_arrive_whole(ring: Path) -> None:
 
 
 def test_all_kinds_of_bodies_arrive(ring: Path) -> None:
-    rows = Rows("uint8", (9,), 72.0, most=50)
+    rows = RowForm("uint8", (9,), 72.0, most=50)
     basket = Basket(np.arange(90, dtype=np.uint8).reshape(10, 9), 72.0)
     with Peer(ring, 0, rows=rows) as a, Peer(ring, 1, rows=rows) as b:
         for body in (basket, Absent(3), Rejoin(), model()):

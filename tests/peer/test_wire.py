@@ -15,7 +15,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 
 from basil.learning.layout import layout_of
-from basil.peer.messages.bodies import Refused, Rows, forms_of
+from basil.peer.messages.bodies import Refused, RowForm, forms_of
 from basil.peer.messages.chunks import cut, digest_of
 from basil.peer.messages.manifest import Manifest, decode, signed_by_sender
 from basil.protocol.requests import Absent, Rejoin
@@ -23,7 +23,7 @@ from basil.protocol.sharing.basket import Basket
 
 from peer_helpers import VALUES, Rogue, layout_for, make_ring, model, pack, unpack
 
-ROWS = Rows("uint8", (65,), 520.0, most=100)
+ROWS = RowForm("uint8", (65,), 520.0, most=100)
 
 
 @pytest.fixture(scope="module")

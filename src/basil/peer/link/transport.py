@@ -30,7 +30,7 @@ from basil.peer.link.questions import Frame
 from basil.peer.link.reception import Message, Reception, caller, check_caller
 from basil.peer.members.identity import Identity
 from basil.peer.members.roster import Roster, save_roster
-from basil.peer.messages.bodies import REJOIN, Refused, Rows, forms_of
+from basil.peer.messages.bodies import REJOIN, Refused, RowForm, forms_of
 from basil.peer.messages.evidence import Evidence
 from basil.peer.messages.manifest import pack_chunks
 from basil.protocol.requests import Body
@@ -52,7 +52,7 @@ class Transport:
         deliver: Callable[[Message], None],
         journal: Path,
         *,
-        rows: Rows | None = None,
+        rows: RowForm | None = None,
         listen: str | None = None,
         equivocates: bool = False,
     ) -> None:

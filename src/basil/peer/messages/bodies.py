@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowForm:
     """The one form of all rows of a basket (see `Basket`), and how many there may be."""
 
     dtype: str
@@ -59,7 +59,7 @@ class Rows:
 class Forms:
     """How this run's bodies look: to write them, and to refuse what looks otherwise."""
 
-    def __init__(self, layout: Layout, rows: Rows | None = None) -> None:
+    def __init__(self, layout: Layout, rows: RowForm | None = None) -> None:
         self.layout, self.rows = layout, rows
         places = {s.name: ("F32", s.shape, 4 * s.start, 4 * s.stop) for s in layout.slots}
         self.header = _header(places)
@@ -150,7 +150,7 @@ class Forms:
 
 
 @lru_cache(maxsize=8)
-def forms_of(layout: Layout, rows: Rows | None = None) -> Forms:
+def forms_of(layout: Layout, rows: RowForm | None = None) -> Forms:
     """Made once: a header of hundreds of tensors takes its time."""
     return Forms(layout, rows)
 

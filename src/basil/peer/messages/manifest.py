@@ -14,7 +14,7 @@ from basil.learning.layout import Layout
 from basil.peer.limits import MANIFEST
 from basil.peer.members.identity import Identity
 from basil.peer.members.roster import Roster
-from basil.peer.messages.bodies import KINDS, Refused, Rows, forms_of
+from basil.peer.messages.bodies import KINDS, Refused, RowForm, forms_of
 from basil.peer.messages.chunks import Chunk, cut, digest_of
 from basil.protocol.requests import Body
 
@@ -105,7 +105,7 @@ def pack_chunks(
     identity: Identity,
     roster: Roster,
     layout: Layout,
-    rows: Rows | None = None,
+    rows: RowForm | None = None,
 ) -> tuple[Manifest, list[Chunk]]:
     """A signed manifest and the body, which is not copied."""
     forms = forms_of(layout, rows)

@@ -22,7 +22,7 @@ from basil.attack.basket_faults import FAULTS, meddler
 from basil.data.rows import from_rows, possible, to_rows
 from basil.experiment import LocalNode
 from basil.experiment.sharing_phase import timetable
-from basil.peer.messages.bodies import Rows
+from basil.peer.messages.bodies import RowForm
 from basil.protocol.requests import Request
 from basil.protocol.sharing.acds import Sharer, SharingOutcome, acds
 from basil.protocol.sharing.basket import Basket
@@ -54,12 +54,12 @@ class Sharing:
         )
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> RowForm:
         """What a basket looks like on the wire; the largest comes from a whole group."""
         table = self.table
         largest = max(table.most_from_group(g) for g in range(len(table.groups)))
         in_ring = max(len(ring) for ring in table.groups) * table.size
-        return Rows("uint8", self.samples.shape[1:], self.bits, 2 * max(largest, in_ring))
+        return RowForm("uint8", self.samples.shape[1:], self.bits, 2 * max(largest, in_ring))
 
     @cached_property
     def digest(self) -> str:
