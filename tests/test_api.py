@@ -193,7 +193,7 @@ def test_a_dict_may_be_like_a_recipe_and_set_changes_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "changes", "sentence"),
     [
-        ({"like": "dmo"}, {}, "did you mean 'demo'?"),
+        ({"like": "dmo"}, {}, "the nearest names are 'demo'"),
         ({"like": 3}, {}, "like = 3: it must be a string"),
         ("demo", {"ring.nods": 3}, "did you mean 'nodes'? (demo.toml with set, [ring])"),
         (SMALL, {"seed.x": 3}, "seed is not a section"),

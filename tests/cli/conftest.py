@@ -1,49 +1,12 @@
 """The command in this process, on rings that are done in a tenth of a second."""
 
-import json
 import signal
-from dataclasses import dataclass
 
 import pytest
 import torch
+from command_helpers import TINY, Answer
 
 from basil.cli import main
-
-TINY = """
-[data]
-dataset = "synthetic"
-samples = 200
-
-[ring]
-nodes = 5
-byzantine = 1
-connectivity = 2
-
-[scheme]
-rounds = 4
-
-[learning]
-model = "softmax"
-batch = 8
-rate = 0.3
-
-[attack]
-name = "gaussian"
-
-[record]
-every = 1
-"""
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
 
 
 @pytest.fixture
@@ -51,7 +14,6 @@ def tiny(tmp_path, monkeypatch):
     """A folder with tiny.toml to work in; afterwards signals and threads are as before."""
     (tmp_path / "tiny.toml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COLUMNS", raising=False)  # of the terminal that the tests are called from
     threads = torch.get_num_threads()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield tmp_path

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_helpers import TINY
 
 from basil.recipe.figure import figures
-from conftest import TINY
 
 FIGURE = (
     TINY

@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from command_helpers import TINY
 
 from basil.many.sweep import write_table
 from basil.many.worker import unpack
-from conftest import TINY
 
 SWEEP = (
     TINY

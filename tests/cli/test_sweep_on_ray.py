@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-
-from conftest import TINY
+from command_helpers import TINY
 
 pytestmark = pytest.mark.slow
 

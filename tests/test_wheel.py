@@ -56,7 +56,7 @@ def test_the_wheel_is_fit_to_be_published_and_works_without_the_repository(tmp_p
         assert f"\n{line}\n" in said
     with tarfile.open(source) as file:
         inside = {name.partition("/")[2] for name in file.getnames()}
-    assert {"README.md", "LICENSE", "tests/test_package.py", "recipes/demo.toml"} <= inside
+    assert {"README.md", "LICENSE", "tests/test_wheel.py", "recipes/demo.toml"} <= inside
 
     # With the packages that are installed here, but none that is installed as a link.
     home = tmp_path / "venv"
