@@ -30,7 +30,8 @@ def algorithm_1(
 ) -> list[Turn]:
     """All nodes' turns.  `loss`, `update` and `sends`: of a model, by node i in round k."""
     N = len(order)
-    stored = {i: deque([(None, x0)], maxlen=S) for i in order}  # lines 3-5
+    first: tuple[int | None, Tensor] = (None, x0)
+    stored = {i: deque([first], maxlen=S) for i in order}  # lines 3-5
     turns: list[Turn] = []
     for k in range(1, K + 1):  # line 7
         for p, i in enumerate(order):  # line 8

@@ -24,6 +24,13 @@ def view(*, layout: Layout = LAYOUT, **known: Any) -> View:
     return testing.view(layout, **{"symmetries": SYMMETRIES, **known})
 
 
+def vector(name: str, seen: View, **options: Any) -> Tensor:
+    """The one vector that an attack of the table sends to all, and asks nothing for."""
+    lie = ATTACKS[name](seen, **options)
+    assert isinstance(lie, Tensor)
+    return lie
+
+
 def told(name: str, seen: View, losses: Callable[[Tensor], Tensor], **options: Any) -> Lie:
     """What an attack of the table sends that asks for losses."""
     return testing.told(ATTACKS[name], seen, losses, **options)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))  # for ring_helpers
+sys.path.insert(0, str(Path(__file__).parent))  # for what test files share
 torch.set_num_threads(1)
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")  # readline sets it for child processes, and os.environ does not know

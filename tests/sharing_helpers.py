@@ -115,6 +115,7 @@ def share(
                 shared.bits[node] += 8 * request.body.wire_bytes
             answer = yield request
             if isinstance(answer, Arrival) and answer.round == table.global_round:
+                assert isinstance(answer.body, Basket)
                 shared.bits[node] += 8 * answer.body.wire_bytes
 
     compute = Quadratic((0.0,) * nodes, 0.0).compute()

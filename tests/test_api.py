@@ -74,7 +74,7 @@ class Net(nn.Module):
         self.head = nn.Linear(72, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.drop(self.body(x)))  # type: ignore[no-any-return]
+        return self.head(self.drop(self.body(x)))
 
 
 def smoothed(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ def test_own_network_loss_and_data(tmp_path: Path) -> None:
 
 def test_own_network_resumes_only_with_itself(tmp_path: Path) -> None:
     """Dropout and BatchNorm included: the same bits as without the interruption."""
-    own = {"loss": smoothed, "dataset": dataset()}
+    own: dict[str, Any] = {"loss": smoothed, "dataset": dataset()}
     whole = basil.run(RECIPE, model=net(), out=tmp_path / "whole", **own)
     turns = iter(range(20))
     with pytest.raises(Interrupted):

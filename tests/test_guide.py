@@ -271,8 +271,12 @@ def test_the_callback_for_weights_and_biases_says_what_was_measured(
         finish=lambda: said.append("finished"),
     )
     begun: list[dict[str, Any]] = []
-    stub = SimpleNamespace(init=lambda **settings: begun.append(settings) or run)
-    monkeypatch.setitem(sys.modules, "wandb", stub)  # type: ignore[arg-type]
+
+    def init(**settings: Any) -> SimpleNamespace:
+        begun.append(settings)
+        return run
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
     names: dict[str, Any] = {}
     exec(block(DOCS / "start/running.md", "import wandb"), names)
     recipe = tomllib.loads(

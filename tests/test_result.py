@@ -113,14 +113,14 @@ class Terminal(io.StringIO):
 
 def test_a_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    loud, silent = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stderr", loud)
     basil.run(RECIPE, out=tmp_path / "run", progress=True)
-    said = sys.stderr.getvalue()  # type: ignore[attr-defined]
-    assert "round 6/6" in said
-    assert "worst" in said
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert "round 6/6" in loud.getvalue()
+    assert "worst" in loud.getvalue()
+    monkeypatch.setattr(sys, "stderr", silent)
     basil.run(RECIPE, out=tmp_path / "silent")
-    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    assert silent.getvalue() == ""
 
 
 def test_a_bar_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_a_bar_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     shell = SimpleNamespace(kernel="one")
     stub = SimpleNamespace(get_ipython=lambda: shell, display=SimpleNamespace(display=display))
-    monkeypatch.setitem(sys.modules, "IPython", stub)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", stub)
     basil.run(RECIPE, out=tmp_path / "run", progress=True)
     assert shown[0] == {"text/plain": "starting"}
     assert shown[1]["text/plain"].startswith("round 1/6")
@@ -183,5 +183,5 @@ def test_metrics_are_dicts_or_a_frame(
     assert [line["round"] for line in lines] == list(range(7))
     assert lines[-1]["accuracy"] == result.summary["accuracy"]
     stub = SimpleNamespace(json_normalize=lambda lines, sep: ("frame", lines, sep))
-    monkeypatch.setitem(sys.modules, "pandas", stub)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pandas", stub)
     assert result.metrics() == ("frame", lines, "/")

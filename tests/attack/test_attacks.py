@@ -22,7 +22,7 @@ from basil.protocol.basil import basil
 from basil.protocol.requests import Observe, Pretend, Score, ScoreAll, Send, Train
 from basil.testing.attacks import check_lies
 
-from attack_helpers import LAYOUT, D, view
+from attack_helpers import LAYOUT, D, vector, view
 from ring_helpers import Quadratic, plain_node, simulate_quadratic
 
 
@@ -40,22 +40,20 @@ def test_contract_of_every_attack(name: str, seed: int, hidden: int, r: int) -> 
 
 def test_gaussian_is_standard_normal_whatever_the_honest_model() -> None:
     layout = layout_of(mlp((100,), 10))
-    lie = ATTACKS["gaussian"](view(layout=layout))
-    assert lie is not None
+    lie = vector("gaussian", view(layout=layout))
     assert abs(float(lie.mean())) < 5 / layout.size**0.5
     assert float(lie.std()) == pytest.approx(1, abs=0.02)
-    wide = ATTACKS["gaussian"](view(layout=layout), std=3.0)
-    assert wide is not None
+    wide = vector("gaussian", view(layout=layout), std=3.0)
     assert torch.equal(wide, 3 * lie)
 
 
 def test_sign_flips() -> None:
     honest = torch.arange(1.0, D + 1)
-    flipped = ATTACKS["sign-flip"](view(honest=honest))
+    flipped = vector("sign-flip", view(honest=honest))
     assert torch.equal(flipped, -honest)
     patterns = set()
     for seed in range(60):
-        lie = ATTACKS["layer-sign-flip"](view(honest=honest, seed=seed))
+        lie = vector("layer-sign-flip", view(honest=honest, seed=seed))
         signs = [torch.unique((lie / honest)[layer]).tolist() for layer in LAYOUT.layers]
         assert all(sign in ([1.0], [-1.0]) for sign in signs)  # a whole layer or nothing of it
         patterns.add(tuple(sign[0] for sign in signs))
@@ -64,10 +62,10 @@ def test_sign_flips() -> None:
 
 def test_inverse_is_the_update_reversed() -> None:
     chosen, honest = torch.full((D,), 2.0), torch.full((D,), 2.5)
-    lie = ATTACKS["inverse"](view(chosen=chosen, honest=honest))
+    lie = vector("inverse", view(chosen=chosen, honest=honest))
     assert torch.equal(lie, torch.full((D,), 1.5))
     assert torch.equal(
-        ATTACKS["inverse"](view(chosen=chosen, honest=honest), scale=4.0), torch.zeros(D)
+        vector("inverse", view(chosen=chosen, honest=honest), scale=4.0), torch.zeros(D)
     )
 
 
@@ -77,8 +75,7 @@ def test_hidden_is_as_far_as_distances_allow(r: int, seed: int, coordinate: int)
     """Brute force: no benign model is farther than the diameter, and one is (nearly) that far."""
     draw = rng.torch_stream(seed, "benign")
     benign = [torch.randn(D, generator=draw) for _ in range(r)]
-    lie = ATTACKS["hidden"](view(benign=benign), coordinate=coordinate)
-    assert lie is not None
+    lie = vector("hidden", view(benign=benign), coordinate=coordinate)
     diameter = max(float((a - b).norm()) for a, b in itertools.product(benign, repeat=2))
     farthest = max(float((lie - x).norm()) for x in benign)
     assert farthest == pytest.approx(diameter, rel=1e-5)
@@ -94,10 +91,10 @@ def test_hidden_by_hand() -> None:
     """
     layout = layout_of(torch.nn.Linear(1, 1))
     benign = [torch.tensor([0.0, 0.0]), torch.tensor([2.0, 0.0])]
-    lie = ATTACKS["hidden"](view(benign=benign, layout=layout))
+    lie = vector("hidden", view(benign=benign, layout=layout))
     torch.testing.assert_close(lie, torch.tensor([1.0, 3**0.5]))
     with pytest.raises(UserError, match="2 parameters"):
-        ATTACKS["hidden"](view(benign=benign, layout=layout), coordinate=2)
+        vector("hidden", view(benign=benign, layout=layout), coordinate=2)
 
 
 def test_distances_are_those_of_the_models_now() -> None:
@@ -118,9 +115,9 @@ def test_distances_are_those_of_the_models_now() -> None:
 
 def test_stale_repeats_its_first_model() -> None:
     first = view(honest=torch.ones(D))
-    assert torch.equal(ATTACKS["stale"](first), torch.ones(D))
+    assert torch.equal(vector("stale", first), torch.ones(D))
     later = View(**{**vars(first), "honest": torch.zeros(D)})
-    assert torch.equal(ATTACKS["stale"](later), torch.ones(D))
+    assert torch.equal(vector("stale", later), torch.ones(D))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,7 @@ def test_garbage_of_each_kind(kind: str, is_it: object) -> None:
 
 def test_mixed_garbage_always_holds_some() -> None:
     for seed in range(20):
-        lie = ATTACKS["garbage"](view(seed=seed))
+        lie = vector("garbage", view(seed=seed))
         assert bool((~lie.isfinite() | (lie.abs() > 1e38)).any())
     with pytest.raises(UserError, match="mixed, nan"):
         ATTACKS["garbage"](view(), kind="soup")
@@ -249,6 +246,6 @@ def test_lying_takes_the_time_of_an_honest_turn() -> None:
 
 
 def test_colluders_share_a_stream_with_nobody() -> None:
-    lies = [ATTACKS["gaussian"](replace(view(k=k), node=n)) for n, k in ((1, 1), (1, 2), (2, 1))]
+    lies = [vector("gaussian", replace(view(k=k), node=n)) for n, k in ((1, 1), (1, 2), (2, 1))]
     for a, b in itertools.combinations(lies, 2):
-        assert not np.allclose(a.numpy(), b.numpy())  # type: ignore[union-attr]
+        assert not np.allclose(a.numpy(), b.numpy())

@@ -319,7 +319,13 @@ def test_who_overfits_climbs_on_its_own_samples_and_descends_on_those_of_others(
         model = yield Train(torch.zeros(1), (Batch(np.arange(3)),), 0.5, lambda: 1)
         yield Send((1,), 1, model)
 
-    options = {"effort": 3, "boost": 4.0, "unlearn": 2, "scale": 0.0, "coordinate": -1}
+    options: dict[str, object] = {
+        "effort": 3,
+        "boost": 4.0,
+        "unlearn": 2,
+        "scale": 0.0,
+        "coordinate": -1,
+    }
     known = {"received": np.arange(20, 40), "private": np.arange(7, 10)}
     liar = byzantine(scheme, ATTACKS["overfit-shared"], options, **known)
     climb = next(liar)
@@ -329,11 +335,13 @@ def test_who_overfits_climbs_on_its_own_samples_and_descends_on_those_of_others(
     descend = liar.send(torch.ones(1))
     assert isinstance(descend, Train)
     assert descend.rate == 2.0
+    assert isinstance(descend.model, Tensor)
     assert torch.equal(descend.model, torch.ones(1))
     assert [len(batch) for batch in descend.batches] == [3] * 3
     assert {int(i) for batch in descend.batches for i in batch.indices} <= set(range(20, 40))
     sent = liar.send(torch.full((1,), 5.0))
     assert isinstance(sent, Send)
+    assert isinstance(sent.body, Tensor)
     assert torch.equal(sent.body, torch.full((1,), 5.0))
     empty = byzantine(scheme, ATTACKS["overfit-shared"], options)  # it was away: honest work
     honest = next(empty)

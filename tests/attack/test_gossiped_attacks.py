@@ -31,7 +31,7 @@ def gossip(node: Node) -> Protocol:
         for _ in others:
             arrival = yield Receive(1e9)
             assert isinstance(arrival, Arrival)
-            heard.append(arrival.body)  # type: ignore[arg-type]
+            heard.append(arrival.body)
         model = torch.stack(heard).mean(0)
 
 

@@ -38,7 +38,7 @@ def recipe(attack: str, scheme: str = "basil", **options: Any) -> Any:
 def test_every_attack_runs_and_resumes_bit_for_bit(
     tmp_path: Path, attack: str, scheme: str
 ) -> None:
-    options = {"rounds": 1, "then": "stale"} if attack == "betrayal" else {}
+    options: dict[str, Any] = {"rounds": 1, "then": "stale"} if attack == "betrayal" else {}
     made = recipe(attack, scheme, **options)
     Simulation(set_up(made)).run(tmp_path / "whole")
     stopped = tmp_path / "stopped"
@@ -84,7 +84,7 @@ def test_dissensus_reaches_each_receiver_with_its_own_vector(monkeypatch: Any) -
         behind = lab.participants.ring.behind(j, lab.recipe.reach)
         friends = [then[k] for k in behind if k not in lab.participants.byzantine]
         byzantine = sum(k in lab.participants.byzantine for k in behind)
-        expected = then[j] - sum(x - then[j] for x in friends) / byzantine  # type: ignore[operator]
+        expected = then[j] - sum(x - then[j] for x in friends) / byzantine
         torch.testing.assert_close(body, expected, atol=1e-5, rtol=1e-4)
         checked += 1
     assert checked > 10
@@ -126,7 +126,7 @@ def test_betrayal_equals_the_other_attack_that_starts_later(
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("rule", RULES)
 def test_every_attack_meets_every_rule(tmp_path: Path, rule: str, attack: str) -> None:
-    options = {"rounds": 1, "then": "brink"} if attack == "betrayal" else {}
+    options: dict[str, Any] = {"rounds": 1, "then": "brink"} if attack == "betrayal" else {}
     tree = to_tree(recipe(attack, **options))
     tree["scheme"] |= {"rule": rule, "rounds": 2}
     made = parse(tree)

@@ -157,12 +157,14 @@ def test_joins_without_it_do_not(tmp_path: Path) -> None:
 
 
 def test_basil_as_published_is_basil_without_the_form(tmp_path: Path) -> None:
+    schemes: list[dict[str, Any]] = [
+        {"name": "basil-published"},
+        {"name": "basil", "canonical": False},
+    ]
     shas = {
         Simulation(set_up(parse({"scheme": {"rounds": 3, **scheme}}))).run(tmp_path / str(i))[
             "model_sha256"
         ]
-        for i, scheme in enumerate(
-            [{"name": "basil-published"}, {"name": "basil", "canonical": False}]
-        )
+        for i, scheme in enumerate(schemes)
     }
     assert len(shas) == 1

@@ -4,9 +4,10 @@ import signal
 
 import pytest
 import torch
-from command_helpers import TINY, Answer
 
 from basil.cli import main
+
+from cli_helpers import TINY, Answer
 
 
 @pytest.fixture
@@ -14,6 +15,7 @@ def tiny(tmp_path, monkeypatch):
     """A folder with tiny.toml to work in; afterwards signals and threads are as before."""
     (tmp_path / "tiny.toml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # of the terminal that the tests are called from
     threads = torch.get_num_threads()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield tmp_path

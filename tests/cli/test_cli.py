@@ -49,7 +49,8 @@ def test_a_run_leaves_what_is_promised(basil, tiny):
     summary = json.loads((tiny / "here/summary.json").read_text())
     for part, keys in PROMISED.items():
         assert all((summary[part] if part else summary)[key] is not None for key in keys)
-    said = {"scheme": "basil", "attack": "gaussian", "dataset": "synthetic", "partition": "iid"}
+    said: dict[str, object] = {"scheme": "basil", "attack": "gaussian"}
+    said |= {"dataset": "synthetic", "partition": "iid"}
     said |= {"nodes": 5, "byzantine": 1, "connectivity": 2, "rounds": 4, "local_steps": 1}
     assert said | {"seed": 0} == {key: summary[key] for key in (*said, "seed")}
 

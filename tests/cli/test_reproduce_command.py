@@ -7,51 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_helpers import TINY
 
 from basil.recipe.figure import figures
 
-FIGURE = (
-    TINY
-    + """
-[figure]
-title = "Two schemes"
-claim = "Basil learns, R-plain does not."
-quick.scheme.rounds = 3
-
-[[figure.panel]]
-title = "Gaussian attack"
-
-[[figure.panel]]
-title = "No attack"
-set.attack.name = "none"
-
-[[figure.curve]]
-id = "basil"
-name = "Basil"
-
-[[figure.curve]]
-id = "again"                        # the same run under another name
-name = "Basil again"
-panels = ["a"]
-
-[[figure.curve]]
-id = "r-plain"
-set.scheme.name = "r-plain"
-
-[[figure.expect]]
-panels = ["a", "b"]
-curve = "basil"
-at_least = 0
-
-[[figure.expect]]
-panels = ["a"]
-curve = "basil"
-than = "again"
-at_least = 1
-note = "They are the same."
-"""
-)
+from cli_helpers import FIGURE
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_helpers import TINY, Answer
-from test_reproduce_command import FIGURE
 
 from basil.peer.run.status import Status
+
+from cli_helpers import FIGURE, TINY, Answer
 
 SCREENS = Path(__file__).parent / "screens"
 COMMANDS = {

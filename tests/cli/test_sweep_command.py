@@ -7,10 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from command_helpers import TINY
 
 from basil.many.sweep import write_table
 from basil.many.worker import unpack
+
+from cli_helpers import TINY
 
 SWEEP = (
     TINY

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from command_helpers import TINY
+
+from cli_helpers import TINY
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +70,8 @@ def cluster(place):
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             address = process.stdout.readline().strip()
             assert address.startswith("127.0.0.1:")
@@ -134,7 +137,7 @@ def disturbed(
     words: list[str],
     place: Path,
     after: int,
-    disturb: Callable[[subprocess.Popen], bool],
+    disturb: Callable[[subprocess.Popen[str]], bool],
     env: dict[str, str] | None = None,
 ) -> tuple[int, str, str]:
     """The command, disturbed once `after` runs are finished; its exit code and output."""
@@ -177,7 +180,7 @@ def test_on_a_cluster_of_two_nodes_a_stopped_sweep_goes_on_and_survives(place, p
     kept = 0
     for number in (signal.SIGINT, signal.SIGTERM):
 
-        def stop(process: subprocess.Popen, number: int = number) -> bool:
+        def stop(process: subprocess.Popen[str], number: int = number) -> bool:
             process.send_signal(number)
             return True
 

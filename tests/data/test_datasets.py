@@ -125,6 +125,7 @@ def small_cifar(monkeypatch, data_root):
     """CIFAR-10 of one record in a file, CIFAR-100 of two, in the official archives' folders."""
     for name, width in (("cifar10", 3073), ("cifar100", 2 * 3074)):
         real = SOURCES[name]
+        assert real is not None
         files = dict.fromkeys(real.files, width)
         monkeypatch.setitem(SOURCES, name, Source(real.folders, files, (), real.names))
     ten = data_root / "cifar-10-batches-bin"
@@ -156,6 +157,7 @@ def test_cifar100_has_two_levels_of_labels(data_root):
     check(data)
     assert data.classes == 20
     assert data.train.y.tolist() == [3, 19]
+    assert data.train.fine is not None
     assert data.train.fine.tolist() == [61, 99]
     assert data.class_names[7] == "class 7"
 

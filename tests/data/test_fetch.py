@@ -35,6 +35,8 @@ class Server(ThreadingHTTPServer):
 
 
 class Answer(BaseHTTPRequestHandler):
+    server: Server
+
     def do_GET(self):
         wanted = self.headers.get("Range")
         self.server.asked.append((self.path[1:], wanted))

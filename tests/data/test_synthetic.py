@@ -48,6 +48,7 @@ def softmax_optimum(samples, classes):
 
     optimiser.step(closure)
     closure()  # the last gradient of a line search is not that of the point it chose
+    assert W.grad is not None
     return W.detach(), W.grad.norm().item()
 
 

@@ -1,5 +1,7 @@
 """Silence, absence and return (Appendix C) on a ring that can be followed by hand."""
 
+from typing import Any
+
 import pytest
 
 from basil.engine.process import Absence
@@ -69,7 +71,10 @@ def test_a_row_of_liars_behind_an_absent_node() -> None:
     Multicast to b + d + 1 = 4, store b + 1 = 3: node 4 still hears from node 0, and takes its model
     whenever nothing better than the liars' is stored.
     """
-    settings = {"sends": {1: 1e6, 2: 1e6}, "absences": (Absence(3, 2, None),)}
+    settings: dict[str, Any] = {
+        "sends": {1: 1e6, 2: 1e6},
+        "absences": (Absence(3, 2, None),),
+    }
     turns = ring(4, dropouts=1, **settings)
     chosen = [t.chosen for t in turns if t.node == 4 and t.round >= 2]
     assert chosen == [0, 0, 0]

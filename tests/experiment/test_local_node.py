@@ -71,7 +71,7 @@ def test_a_node_lies_as_it_is_told_whatever_the_recipe_says() -> None:
     everybody = set_up(settings).participants
     liar, honest = min(everybody.byzantine), min(everybody.benign)
     assert liar not in one(settings, liar).participants.byzantine
-    mine = one(settings, honest, AttackPart("label-flip", None, {"source": -1, "target": -1}))
+    mine = one(settings, honest, AttackPart("label-flip", options={"source": -1, "target": -1}))
     assert mine.participants.byzantine == everybody.byzantine | {honest}
     assert mine.participants.graph == everybody.graph  # which all must agree on
     before, after = mine.node_data.samples(honest, 0), mine.node_data.samples(honest, 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 
 from basil.errors import UserError
 from basil.experiment import Simulation, set_up
@@ -90,7 +91,7 @@ def test_a_run_folder_that_the_report_understands(tmp_path: Path) -> None:
     assert len(joins(tmp_path / "run")) == 4 * (3 * 2 + 3 * 2)
     assert summary["groups"] == 3
     assert results_table([run])[1][1] == "Basil+"
-    places = distance_figure(run).axes[0].patches
+    places = [p for p in distance_figure(run).axes[0].patches if isinstance(p, Rectangle)]
     assert max(p.get_x() for p in places if p.get_height() > 0) < 3  # nobody chose beyond S = 2
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["connectivity"] == 2
 

@@ -100,6 +100,7 @@ def test_a_sensitive_sample_never_leaves(
         sensitive[experiment.node_data.public] = False  # no node's: public from the start
     secret = data.train.x[sensitive]
     offers = experiment.node_data.offers
+    assert offers is not None
     numbers = np.concatenate([basket.rows for basket in sent])
     numbers = np.unique(numbers[(numbers >= 0) & (numbers < len(offers))])
     assert len(secret)
@@ -124,6 +125,7 @@ def test_nor_is_it_in_a_file_or_in_what_liars_work_with(
     data, benches = toy(), []
     attack = ATTACKS["overfit-shared"]
     honest = attack.work
+    assert honest is not None
 
     def spied(bench: Any, **options: Any) -> Any:
         benches.append(bench)

@@ -27,6 +27,7 @@ def test_every_scheme_trains_on_what_was_shared(tmp_path: Path, scheme: str) -> 
     if scheme in POOLED_SCHEMES:  # one node has all data anyway
         assert "sharing" not in summary
         return
+    assert experiment.shared is not None
     M = experiment.shared.table.size
     assert summary["sharing"]["received"] == [7 * 3 * M]
     assert summary["sharing"]["incidents"] == 0
@@ -95,6 +96,7 @@ def test_poisoned_samples_are_shared_by_those_who_poison() -> None:
     """A label that lies cannot be told from one that does not: it is trained on by all."""
     experiment = set_up(recipe(attack={"name": "label-flip"}))
     bad = set(np.concatenate(list(experiment.node_data.poisoned.values())).tolist())
+    assert experiment.shared is not None
     M = experiment.shared.table.size
     for node in experiment.participants.benign:
         assert len(bad.intersection(experiment.node_data.received[node].tolist())) == 2 * 3 * M
@@ -102,8 +104,10 @@ def test_poisoned_samples_are_shared_by_those_who_poison() -> None:
 
 def test_noise_is_not_trained_on_and_public_data_is() -> None:
     noise = set_up(recipe()).node_data
+    assert noise.offers is not None
     assert all(not np.isin(rows, noise.offers.dummies).any() for rows in noise.received.values())
     public = set_up(recipe(sharing={"dummies": "held-out"})).node_data
+    assert public.offers is not None
     assert any(np.isin(rows, public.offers.dummies).any() for rows in public.received.values())
     assert not any(np.isin(rows, public.public).any() for rows in public.local.values())
 
@@ -138,7 +142,9 @@ def test_others_are_given_noisy_copies_and_the_owner_keeps_its_own(tmp_path: Pat
     part = {"epsilon": 50.0, "label_epsilon": 2.0}
     experiment = set_up(recipe(sharing=part))
     held, first = experiment.node_data, len(experiment.data.train)
+    assert experiment.shared is not None
     M = experiment.shared.table.size
+    assert held.offers is not None
     for node, received in held.received.items():
         assert len(received) == 7 * 3 * M
         assert (received >= first).all()  # not one original
@@ -166,8 +172,10 @@ def test_dummies_from_a_file_go_round_and_are_not_trained_on(tmp_path: Path) -> 
     part = {"dummies": "file", "public_file": str(tmp_path / "public.npz"), "opening": True}
     experiment = set_up(recipe(sharing=part))
     first = len(experiment.data.train)
-    assert experiment.node_data.offers.dummies.tolist() == list(range(first, first + 5))
-    assert (experiment.node_data.offers.rows(np.array([first + 2]))[0, :64] == 9).all()
+    offers = experiment.node_data.offers
+    assert offers is not None
+    assert offers.dummies.tolist() == list(range(first, first + 5))
+    assert (offers.rows(np.array([first + 2]))[0, :64] == 9).all()
     assert all((rows < first).all() for rows in experiment.node_data.received.values())
     np.savez(tmp_path / "public.npz", x=x[:, :, :7], y=np.arange(5))
     with pytest.raises(UserError, match="x must be uint8"):

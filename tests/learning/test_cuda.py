@@ -28,7 +28,7 @@ from basil.protocol.rules import RULES
 from basil.protocol.schemes import GROUP_SCHEMES
 from basil.recipe import parse
 
-CLOSE = {"rtol": 1e-4, "atol": 1e-6}
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
 DEVICES = [
     "cpu",
     pytest.param(
@@ -51,7 +51,7 @@ def dropout_net() -> nn.Module:
 NETWORKS = {"cnn": lambda: cifar_cnn((3, 32, 32), 10), "norm": norm_net, "dropout": dropout_net}
 
 
-def both(name: str, device: str, **options: bool) -> tuple[Compute, GraphCompute, list[Batch]]:
+def both(name: str, device: str, **options: Any) -> tuple[Compute, GraphCompute, list[Batch]]:
     torch.manual_seed(0)
     stream = np.random.default_rng(0)
     x = stream.integers(0, 256, (500, 3, 32, 32), dtype=np.uint8)

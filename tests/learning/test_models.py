@@ -1,6 +1,8 @@
 """The paper's networks: sizes, shapes, initialisation."""
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +51,7 @@ def test_initialisation_of_appendix_h() -> None:
         assert part.weight.abs().max() <= bound
         assert part.weight.abs().max() > 0.9 * bound
         assert part.weight.mean().abs() < 0.1 * bound
+        assert part.bias is not None
         assert torch.count_nonzero(part.bias) == 0
 
 
@@ -70,7 +73,8 @@ def test_every_classifier_has_one_output_for_each_class(name: str) -> None:
 
 
 def test_schedules() -> None:
-    inverse, cosine, steps = (SCHEDULES[name] for name in ("inverse", "cosine", "steps"))
+    schedules: Mapping[str, Callable[..., float]] = SCHEDULES
+    inverse, cosine, steps = (schedules[name] for name in ("inverse", "cosine", "steps"))
     assert inverse(1, 0.03, 500, decay=0.03) == pytest.approx(0.03 / 1.03)
     assert inverse(500, 0.03, 500, decay=0.03) == pytest.approx(0.03 / 16)
     assert cosine(1, 0.5, 11) == pytest.approx(0.5)
@@ -101,7 +105,7 @@ def test_the_network_is_the_papers_though_cropped_and_with_its_biases_after_pool
     for network in (ours, papers):
         loss = nn.functional.cross_entropy(network(x), y)
         gradients.append(torch.autograd.grad(loss, list(network.parameters())))
-    close = {"rtol": 1e-12, "atol": 1e-14}
+    close: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-14}
     torch.testing.assert_close(ours(x), papers(x), **close)
     for mine, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(mine, theirs, **close)

@@ -1,9 +1,10 @@
 """Members that break the rules of a message: refused, counted, and nothing else happens."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -65,7 +66,7 @@ def test_small_chunks_and_empty_ones_are_refused(peer: Peer, rogue: Rogue) -> No
 def test_what_is_announced_wrongly_is_refused_before_its_body(peer: Peer, rogue: Rogue) -> None:
     manifest, _ = rogue.packed(1, model())
     size = manifest.size
-    changes = {
+    changes: dict[str, list[dict[str, Any]]] = {
         "size": [{"size": size + 1}, {"size": size - 1}, {"size": 2**50}, {"size": 0}],
         "layout": [{"layout": "0" * 64}, {"layout": ""}, {"kind": "rejoin"}],
         "run": [{"run": "0" * 16}],
@@ -211,10 +212,10 @@ def test_answers_and_questions_of_others_are_not_taken_for_ones_own(ring: Path) 
         b.transport._answer = None  # type: ignore[assignment,method-assign]
         channel = a.transport._outbox(1)
         assert channel is not None
-        channel.channel = _Fixed(old)  # type: ignore[assignment]
+        channel.channel = _Fixed(old)
         assert a.transport.ask(1, "who", b"", 5.0) is None
         assert a.refused(1) == {"answer": 1}
-        channel.channel = _Fixed(_change(old, 70))  # type: ignore[assignment]
+        channel.channel = _Fixed(_change(old, 70))
         assert a.transport.ask(1, "who", b"", 5.0) is None
 
 
@@ -224,7 +225,7 @@ class _Fixed:
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
 
-    def unary_unary(self, method: str):  # type: ignore[no-untyped-def]
+    def unary_unary(self, method: str) -> Callable[..., bytes]:
         return lambda data, timeout, wait_for_ready: self._answer
 
     def close(self) -> None: ...

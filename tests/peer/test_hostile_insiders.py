@@ -154,7 +154,7 @@ def test_a_flood_of_insiders_costs_a_bounded_amount_of_memory(tmp_path: Path) ->
     with Victim(ring, 0, values) as victim, Rogue(ring, 4, values) as honest:
         rogues = [Rogue(ring, node, values) for node in (1, 2, 3)]
         packed = {r.identity.node: r.packed(1, model(1, values)) for r in rogues}
-        threads = []
+        threads: list[threading.Thread] = []
         for rogue in rogues:
             for _ in range(10):
                 method = rogue.channel(0).stream_unary(rpc.DELIVER)

@@ -137,8 +137,11 @@ def test_a_stopped_receiver_delays_nobody_else_and_is_served_when_it_goes_on(
             os.kill(victim.process.pid, signal.SIGSTOP)
             for k in range(2, 6):
                 a.transport.send((1, 2, 3), STAGE, k, model(k, VALUES))
-                # The others have it while nothing is known of node 1.
-                assert until(lambda k=k: c.rounds[-1] == d.rounds[-1] == k, 5)
+
+                def arrived(k: int = k) -> bool:
+                    return c.rounds[-1] == d.rounds[-1] == k
+
+                assert until(arrived, 5)  # while nothing is known of node 1
             assert a.transport.counters[1].sent == 1
             os.kill(victim.process.pid, signal.SIGCONT)
             assert a.transport.flush(20)

@@ -14,6 +14,7 @@ from basil.errors import UserError
 from basil.peer.members import authority, certificates
 from basil.peer.members.identity import load_identity, parse_name
 from basil.peer.members.roster import load_roster
+from basil.recipe import Recipe
 from basil.recipe import load as load_recipe
 
 from peer_helpers import make_ring
@@ -36,7 +37,7 @@ def test_init_makes_a_folder_for_each_machine_with_all_that_it_needs(tmp_path: P
     assert recipe.attack.name == "none"
 
 
-def _recipe(text: str, tmp_path: Path):  # type: ignore[no-untyped-def]
+def _recipe(text: str, tmp_path: Path) -> Recipe:
     path = tmp_path / "recipe.toml"
     path.write_text(text)
     return load_recipe(path)

@@ -140,6 +140,7 @@ def test_what_a_checkpoint_does_not_have_comes_again_and_nothing_else(
         elif act == "take" and waiting:
             got = inbox.take(clock.now() + 10)
             assert isinstance(got, Arrival)
+            assert isinstance(got.body, torch.Tensor)
             assert got.round == float(got.body[0]) == waiting.pop(0)
         elif act == "mark":
             mark = inbox.mark()

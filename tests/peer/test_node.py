@@ -20,7 +20,7 @@ from basil.data import load
 from basil.data.rows import to_rows
 from basil.experiment import Simulation, local_node, set_up
 from basil.peer.members import authority
-from basil.peer.members.roster import load_roster
+from basil.peer.members.roster import load_roster, save_roster
 from basil.peer.run import peer as node
 from basil.peer.run.data_sharing import Sharing
 from basil.peer.run.local_ring import check_state
@@ -135,7 +135,7 @@ def test_nodes_that_mean_different_runs_refuse_and_say_with_whom(
     other = replace(mine, recipe=mine.recipe.replace("rounds = 6", "rounds = 7"))
     authority._publish(ring.folder, other)  # to all; three of them get the first one back
     for place in (ring.folder, *(ring.node(i) for i in (0, 1, 3))):
-        authority.save_roster(place, mine)
+        save_roster(place, mine)
     ring.start_all()
     assert ring.wait([2]) == {2: 2}
     last = ring.log(2).splitlines()[-1]
@@ -234,6 +234,7 @@ def test_what_was_received_is_there_after_a_restart(tmp_path: Path) -> None:
     settings = parse({**TINY, "sharing": {"alpha": 0.2, "batches": 1}})
     digits = load("digits", 1)
     theirs = local_node(settings, digits, 1, AttackPart()).offered
+    assert theirs is not None
     mine = Sharing(settings, local_node(settings, digits, 2, AttackPart()), tmp_path)
     mine.begin()
     rows = to_rows(theirs, 10)[:7]

@@ -3,8 +3,10 @@
 import hashlib
 import json
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,7 +199,7 @@ def test_every_flipped_bit_of_a_body_is_noticed(rogue: Rogue) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda d: d[:-1], lambda d: d + b"\0", lambda d: b""])
-def test_a_body_of_another_size_is_refused(rogue: Rogue, change) -> None:  # type: ignore[no-untyped-def]
+def test_a_body_of_another_size_is_refused(rogue: Rogue, change: Callable[[bytes], bytes]) -> None:
     manifest, data = rogue.packed(1, model())
     with pytest.raises(Refused, match="size"):
         unpack(manifest, change(data), layout_for())
@@ -206,7 +208,7 @@ def test_a_body_of_another_size_is_refused(rogue: Rogue, change) -> None:  # typ
 def test_every_field_of_a_manifest_is_signed(rogue: Rogue) -> None:
     manifest, _ = rogue.packed(3, model())
     assert signed_by_sender(manifest, rogue.roster)
-    changes = {
+    changes: dict[str, Any] = {
         "version": 2, "run": "0" * 16, "stage": "other", "round": 4, "sender": 1, "kind": "basket",
         "size": 5, "layout": "", "sha256": "0" * 64, "signature": "0" * 128,
     }  # fmt: skip

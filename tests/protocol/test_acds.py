@@ -176,7 +176,8 @@ def test_the_same_text_shares_bytes() -> None:
             )
         )
 
-    protocols, outcomes = [member(0), member(1)], {}
+    protocols = [member(0), member(1)]
+    outcomes: dict[int, Any] = {}
     boxes: list[deque[Arrival]] = [deque(), deque()]
     answers: list[Any] = [None, None]
     waiting = [False, False]
@@ -193,6 +194,7 @@ def test_the_same_text_shares_bytes() -> None:
             waiting[node] = isinstance(request, Receive)
             if isinstance(request, Send):
                 answers[node] = 0.0
+                assert isinstance(request.body, Basket)
                 assert request.body.wire_bytes == 785 * len(request.body)
                 boxes[request.to[0]].append(Arrival(node, request.round, request.body, 0.0))
     for node in (0, 1):

@@ -1,6 +1,7 @@
 """What must hold for rings in parallel whatever their number, sizes, liars and absences."""
 
 from collections import Counter
+from inspect import getgeneratorlocals
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -274,7 +275,7 @@ def test_what_a_liar_may_send_is_ignored() -> None:
     first, second = model + 1, model + 2
     assert isinstance(member.send(Arrival(2, numbering.aggregation(1), first, 0.1)), Receive)
     assert isinstance(member.send(Arrival(2, numbering.aggregation(1), second, 0.1)), Receive)
-    heard = member.gi_frame.f_locals["mine"].between
+    heard = getgeneratorlocals(member)["mine"].between
     assert [(at, entry.model) for at, entry in heard.items()] == [
         ((numbering.aggregation(1), 2), first)
     ]

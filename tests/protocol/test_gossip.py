@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from basil.engine.process import Absence
 from basil.protocol.graph.g_plain import g_plain
@@ -49,7 +50,8 @@ def test_among_honest_nodes_nobody_is_ever_given_up(
 ) -> None:
     """Not with a single round's time for patience either, whatever the graph and the costs."""
     graph = build_graph("erdos-renyi", Population(tuple(range(n))), seed, {"p": 0.35})
-    timing = UnitCosts(*map(float, costs[:3]), 0.0, *map(float, costs[3:]))
+    forward, step, link, distance, average = map(float, costs)
+    timing = UnitCosts(forward, step, link, 0.0, distance, average)
     numbers = tuple(map(float, range(n)))
     turns, _ = simulate_graph(
         Quadratic(numbers, x0=0.5),
@@ -75,7 +77,8 @@ def test_silence_costs_a_deadline_a_round_and_does_not_spread(
     graph = build_graph(
         "erdos-renyi", Population(tuple(range(n)), frozenset({0})), seed, {"p": 0.5}
     )
-    timing = UnitCosts(*map(float, costs[:3]), 0.0, *map(float, costs[3:]))
+    forward, step, link, distance, average = map(float, costs)
+    timing = UnitCosts(forward, step, link, 0.0, distance, average)
     longest = timing.exchange(1, max(graph.degrees), 1) or 1.0
     patience = 3 * longest
     turns, _ = simulate_graph(
@@ -163,6 +166,7 @@ class Script:
                     reply = None
                 case Train() as train:
                     reply = train.model
+                    assert isinstance(train.model, Tensor)
                     self.trained.append(float(train.model))
                 case Record():
                     reply = None

@@ -50,9 +50,8 @@ def test_a_state_comes_back_from_the_disk(tmp_path: Path) -> None:
     assert [entry.sender for entry in back.stored.entries] == [4, 1]  # the queue's order
     assert (back.newest, back.silent) == (state.newest, state.silent)
     assert back.between[6, 3].step == 1
-    empty = restored(
-        State, kept(State(Memory(1), TurnDeadline(1, 0, 0), *[torch.ones(1)] * 2, 0, 0))()
-    )
+    fresh = State(Memory(1), TurnDeadline(1, 0, 0), torch.ones(1), torch.ones(1), 0, 0)
+    empty = restored(State, kept(fresh)())
     assert (empty.newest, empty.between, empty.silent) == ({}, {}, set())
 
 

@@ -50,7 +50,8 @@ def literal_basil(experiment: Setup, attack: str) -> list[Turn]:
     def limit(module: nn.Module) -> None:
         if canonical is not None:
             parameters = list(module.parameters())
-            most = canonical.limits(torch.cat([p.grad.flatten() for p in parameters]))
+            gradients = [p.grad.flatten() for p in parameters if p.grad is not None]
+            most = canonical.limits(torch.cat(gradients))
             vector = parameters_to_vector(parameters).detach()
             vector_to_parameters(vector.clamp(-most, most), parameters)
 

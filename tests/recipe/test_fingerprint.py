@@ -1,9 +1,12 @@
 """A run is found by what its recipe says."""
 
+from typing import Any
+
 from hypothesis import given, settings
-from test_recipe_text import recipes
 
 from basil.recipe import fingerprint, parse, to_tree
+
+from recipe_strategies import recipes
 
 TREE = {"ring": {"nodes": 6, "byzantine": 1}, "attack": {"name": "gaussian"}}
 
@@ -24,7 +27,7 @@ def test_it_does_not_change_from_version_to_version():
 
 
 def test_whatever_differs_shows():
-    changes = [
+    changes: list[dict[str, Any]] = [
         {"seed": 1},
         {"learning": {"rate": 0.031}},
         {"attack": {"name": "gaussian", "std": 2.0}},

@@ -28,8 +28,14 @@ def only(sentences):
     return sentences[0]
 
 
+def number(pattern, sentence):
+    found = re.search(pattern, sentence)
+    assert found is not None, sentence
+    return float(found[1])
+
+
 def probability(sentence):
-    return float(re.search(r"probability ([-0-9.e]+)", sentence)[1])
+    return number(r"probability ([-0-9.e]+)", sentence)
 
 
 def two_digits(number):
@@ -88,12 +94,12 @@ def test_a_likely_failure_is_announced_with_the_smallest_connectivity_that_is_sa
     sentence = only(warned(100, 33, connectivity))
     assert f"ring.connectivity = {connectivity}:" in sentence
     assert probability(sentence) == two_digits(byzantine_row(100, 33, connectivity))
-    advised = int(re.search(r"; S = (\d+) ", sentence)[1])
+    advised = int(number(r"; S = (\d+) ", sentence))
     assert byzantine_row(100, 33, advised) <= 0.01 < byzantine_row(100, 33, advised - 1)
 
 
 def test_who_follows_the_advice_is_not_told_of_failure_again():
-    advised = int(re.search(r"; S = (\d+) ", only(warned(100, 33, 2)))[1])
+    advised = int(number(r"; S = (\d+) ", only(warned(100, 33, 2))))
     assert not any("hears from" in sentence for sentence in warned(100, 33, advised))
 
 
@@ -142,6 +148,6 @@ def test_a_ring_that_a_scheme_does_not_use_is_not_warned_about(scheme):
 def test_a_million_nodes_are_warned_like_a_hundred():
     sentence = only(warned(1_000_000, 330_000, 12))
     assert "with probability 0.67" in sentence
-    advised = int(re.search(r"; S = (\d+) ", sentence)[1])
+    advised = int(number(r"; S = (\d+) ", sentence))
     assert failure_exact(1_000_000, 330_000, advised) <= 0.01
     assert failure_exact(1_000_000, 330_000, advised - 1) > 0.01

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from basil.errors import UserError
 from basil.experiment import Hooks, Machine, Setup, Simulation, set_up
@@ -83,7 +84,7 @@ class TextFile:
 @contextmanager
 def on(full: FullDisk) -> Iterator[None]:
     """Whatever is written goes to this disk."""
-    really_open, save_file = io.open, disk.save_file
+    really_open = io.open
 
     def opened(file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
         if mode not in ("w", "a"):

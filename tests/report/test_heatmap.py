@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -42,7 +43,7 @@ def runs(tmp_path: Path) -> list[Run]:
 
 
 def _write(
-    folder: Path, scheme: str, attack: str, seed: int = 0, worst: float = 0.5, **more: object
+    folder: Path, scheme: str, attack: str, seed: int = 0, worst: float = 0.5, **more: Any
 ) -> Path:
     name = folder / f"{scheme}-{attack}-seed{seed}"
     return write_run(name, scheme=scheme, attack=attack, seed=seed, worst=(0.1, worst), **more)
@@ -88,6 +89,7 @@ def test_cells_show_the_numbers_in_the_order_in_which_the_runs_were_given(runs: 
         (2, 2): ["–"],
     }
     colours = axes.collections[0].get_array()
+    assert isinstance(colours, np.ma.MaskedArray)
     np.testing.assert_allclose(colours.filled(-1), [[74, 91, 50], [80, 90, 86], [65, 96, -1]])
     assert figure.get_suptitle().endswith("(n = 1–3)")
     assert "chance" not in [label.get_text() for label in bar.get_yticklabels()]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
@@ -159,10 +160,10 @@ def test_accuracy_figure_has_a_panel_for_each_attack_and_a_band_for_seeds(
     calm, gaussian = figure.axes
     assert [axes.get_title() for axes in figure.axes] == ["No attack", "Gaussian"]
     assert [len(axes.lines) for axes in figure.axes] == [1, 2]
-    np.testing.assert_allclose(gaussian.lines[0].get_ydata(), [0.1, 0.84])
+    np.testing.assert_allclose(np.asarray(gaussian.lines[0].get_ydata()), [0.1, 0.84])
     assert not calm.collections
     (band,) = gaussian.collections
-    edges = band.get_paths()[0].vertices
+    edges = np.asarray(band.get_paths()[0].vertices)
     np.testing.assert_allclose(
         sorted(set(np.round(edges[edges[:, 0] == 1, 1], 6))), [0.80, 0.88], atol=1e-6
     )
@@ -174,12 +175,12 @@ def test_accuracy_figure_has_a_panel_for_each_attack_and_a_band_for_seeds(
 def test_chance_is_drawn_where_the_classes_are_known(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "run", classes=4))
     figure = accuracy_figure([run])
-    assert list(figure.axes[0].lines[-1].get_ydata()) == [0.25, 0.25]
+    assert np.asarray(figure.axes[0].lines[-1].get_ydata()).tolist() == [0.25, 0.25]
 
 
 def test_regression_draws_the_loss(tmp_path: Path) -> None:
     figure = accuracy_figure([read_run(write_run(tmp_path / "run", worst=(None, None)))])
-    assert list(figure.axes[0].lines[0].get_ydata()) == [2.5, 2.5]
+    assert np.asarray(figure.axes[0].lines[0].get_ydata()).tolist() == [2.5, 2.5]
 
 
 def test_the_figure_of_a_regression_is_called_loss(tmp_path: Path) -> None:
@@ -241,9 +242,9 @@ def test_ring_and_distance_of_any_size_and_of_nodes_that_never_chose(
 def test_believed_lies_stand_out_and_the_choices_of_liars_do_not_count(tmp_path: Path) -> None:
     choices = ((1, 3, 2), (1, 4, 3), (2, 4, 3), (1, 5, 4), (1, 2, 1))
     figure = ring_figure(read_run(write_run(tmp_path / "run", choices=choices)))
-    red = [patch for patch in figure.axes[0].patches if patch.get_edgecolor()[0] > 0.5]
+    red = [patch for patch in figure.axes[0].patches if to_rgb(patch.get_edgecolor())[0] > 0.5]
     assert len(red) == 1
-    assert len(red[0].get_path().vertices) == 3, "one curve, from 2 to 3"
+    assert len(np.asarray(red[0].get_path().vertices)) == 3, "one curve, from 2 to 3"
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == [
         "benign node (5)",

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from basil.recipe.figure import Curve, Expectation, Figure, Panel
@@ -127,7 +128,7 @@ def test_a_panel_may_show_the_other_of_the_two(tmp_path):
         "rounds",
         4,
     )
-    ends = [axes.lines[0].get_ydata()[-1] for axes in drawn.axes]
+    ends = [np.asarray(axes.lines[0].get_ydata())[-1] for axes in drawn.axes]
     assert ends == [pytest.approx(0.77), pytest.approx(0.75)]
 
 

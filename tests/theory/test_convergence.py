@@ -41,7 +41,7 @@ def least_squares(x: Array, y: Array) -> Problem:
     return Problem(
         value=lambda w: float(np.mean((x @ w - y) ** 2) / 2),
         gradients=lambda w: (x @ w - y)[:, None] * x,
-        optimum=optimum,
+        optimum=optimum.astype(np.float64),
         smoothness=float(np.linalg.eigvalsh(x.T @ x / len(x))[-1]),
     )
 
@@ -169,7 +169,7 @@ def gap_and_bound(
     least = problem.value(problem.optimum)
     gap = problem.value(models.mean(0)) - least
     starts = [x0, *models[:-1]]
-    sigma2 = np.mean([variance(problem, w, parts, BATCH) for w in starts])
+    sigma2 = float(np.mean([variance(problem, w, parts, BATCH) for w in starts]))
     bound = float(np.sum((x0 - problem.optimum) ** 2)) * L / (2 * T) + sigma2 / L
     return gap, bound, problem.value(x0) - least
 

@@ -187,7 +187,7 @@ def test_the_stages_of_basil_plus() -> None:
 def test_print_forgets_one_message_a_group(
     timing: Timing, size: int, groups: int, ring_rounds: int, data: st.DataObject
 ) -> None:
-    setting = {
+    setting: dict[str, Any] = {
         "nodes": size * groups,
         "groups": groups,
         "connectivity": data.draw(st.integers(1, size - 1)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import basil
 
-DOCUMENT = (Path(__file__).parents[2] / "docs/start/extending.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[1] / "docs/start/extending.md").read_text(encoding="utf-8")
 RECIPE = """
 seed = 1
 [data]

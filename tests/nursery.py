@@ -160,7 +160,7 @@ def _serve() -> None:
             def refuse(*_: object) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            run_folder.save_tensors = refuse
+            run_folder.save_tensors = refuse  # type: ignore[assignment,attr-defined]
         if skew:
             wrong = SimpleNamespace(time=lambda: time.time() + skew)
 
@@ -169,8 +169,8 @@ def _serve() -> None:
                 def now(cls, tz: datetime.tzinfo | None = None) -> "Skewed":
                     return cls.fromtimestamp(wrong.time(), tz)
 
-            status.time = wrong  # type: ignore[assignment]
-            identity.datetime = Skewed  # type: ignore[misc]
+            status.time = wrong  # type: ignore[assignment,attr-defined]
+            identity.datetime = Skewed  # type: ignore[attr-defined]
 
     for line in sys.stdin:
         request = json.loads(line)

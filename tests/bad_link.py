@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 
 class BadLink:
@@ -45,8 +46,8 @@ class BadLink:
                 continue
             number = len(self._open)
             self._open += [near, far]
-            self._start(lambda a=near, b=far, n=number: self._pump(a, b, n))
-            self._start(lambda a=far, b=near, n=number: self._pump(a, b, n))
+            self._start(partial(self._pump, near, far, number))
+            self._start(partial(self._pump, far, near, number))
 
     def _pump(self, source: socket.socket, sink: socket.socket, number: int) -> None:
         try:
