@@ -38,7 +38,7 @@ def _turns_a_second(processes: int, rings: int, device: str) -> float:
 
 
 def _work(rings: int, device: str, barrier: Any, answers: Any) -> None:
-    """Rings without liars; the clock starts when those of all processes are warm."""
+    """Rings without Byzantine nodes; the clock starts when those of all processes are warm."""
     torch.set_num_threads(1)
     cuda = device == "cuda"
     data = noise(50_000, (3, 32, 32))

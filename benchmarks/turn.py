@@ -64,7 +64,8 @@ def matmul_rate(device: str) -> float:
 def measure(device: str, connectivity: int = 10, batch: int = 80) -> dict[str, Any]:
     """Milliseconds a turn and ratios; ours and the twin by turns, so that both see one machine.
 
-    With liars a benign turn bears its share of theirs: half a Gaussian turn at b = 33 of 100.
+    With Byzantine nodes a benign turn bears its share of theirs: half a Gaussian turn at b = 33 of
+    100.
     """
     ways = [("ours", False)] if device == "cpu" else [("ours", False), ("ours compiled", True)]
     found: dict[str, Any] = {}

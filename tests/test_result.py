@@ -16,6 +16,7 @@ import pytest
 
 import basil
 from basil.data import load
+from basil.record.run_folder import held
 
 RECIPE: dict[str, Any] = {
     "data": {"dataset": "synthetic", "samples": 120},
@@ -185,3 +186,12 @@ def test_metrics_are_dicts_or_a_frame(
     stub = SimpleNamespace(json_normalize=lambda lines, sep: ("frame", lines, sep))
     monkeypatch.setitem(sys.modules, "pandas", stub)
     assert result.metrics() == ("frame", lines, "/")
+
+
+def test_a_run_that_goes_on_is_not_resumed(tmp_path: Path) -> None:
+    """Nor called one that was stopped: from its first second on, before any checkpoint."""
+    folder = tmp_path / "run"
+    basil.run(RECIPE, out=folder)
+    (folder / "summary.json").unlink()
+    with held(folder), pytest.raises(basil.UserError, match="is being written by another process"):
+        basil.resume(folder)

@@ -9,13 +9,15 @@ the call stands below `if __name__ == "__main__":`.
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from basil.data import Dataset
-from basil.experiment import Custom, Machine, run_in_foreground, set_up, take_up
+from basil.experiment import Custom, Machine, Simulation, run_in_foreground, set_up
+from basil.experiment import resume as resume_run
 from basil.learning.models import Loss
 from basil.many.cases import Case, CaseOutcome, ExecutionSettings, check, comparison, run_cases
 from basil.many.sweep import sweep_cases, tidy, write_table
@@ -67,9 +69,11 @@ def run(
     setup = set_up(chosen, Custom(model, loss, dataset), machine)
     if chosen.canonical and (sentence := setup.compute.symmetries.warning):
         warnings.warn(sentence, stacklevel=2)
+    folder = Path(out)
     if overwrite:
-        clear(Path(out))
-    return Result(Path(out), run_in_foreground(setup, Path(out), callbacks, progress))
+        clear(folder)
+    begin = partial(Simulation(setup).run, folder)
+    return Result(folder, run_in_foreground(begin, folder, callbacks, progress))
 
 
 def resume(
@@ -85,9 +89,8 @@ def resume(
 ) -> Result:
     """Go on with an interrupted run; bring the same model, loss and data that it began with."""
     custom, machine = Custom(model, loss, dataset), Machine(device, deterministic)
-    setup = take_up(Path(folder), custom, machine)
-    summary = run_in_foreground(setup, Path(folder), callbacks, progress, resume=True)
-    return Result(Path(folder), summary)
+    go_on = partial(resume_run, Path(folder), custom, machine)
+    return Result(Path(folder), run_in_foreground(go_on, Path(folder), callbacks, progress))
 
 
 def compare(

@@ -1,28 +1,14 @@
 """Commands in processes of their own, with a package installed that is not Basil's."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from cli_helpers import Answer
 from other_package import RECIPE, environment, install, write_package
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ def test_each_line_is_the_part_with_at_most_so_many_owners(tmp_path: Path) -> No
     lines = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in axes.get_lines()}
     assert lines["as the paper counts"] == pytest.approx([0, 0.1, 0.1, 0.4, 1.0])
     assert lines["for one who knows dummies"] == pytest.approx([0, 0.5, 0.5, 0.5, 1.0])
-    assert lines["if all liars collude"] == pytest.approx([0, 0, 1, 1, 1])
+    assert lines["if all Byzantine nodes collude"] == pytest.approx([0, 0, 1, 1, 1])
 
 
 def test_the_page_shows_it_where_data_was_shared(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def carry_out(
 
 
 def _say_if_of_other_code(todo: Sequence[Case]) -> None:
-    """Runs that are there are kept: whoever has changed the code since should know."""
+    """Runs that are there are kept: who has changed the code since should know."""
     there = [case.folder for case in todo if (case.folder / FACTS).exists()]
     old = [folder for folder in there if of_other_code(read_facts(folder))]
     if old:

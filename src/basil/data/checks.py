@@ -46,7 +46,7 @@ def _checked(data: Dataset, scan: bool) -> Dataset:
     if train.x.dtype != test.x.dtype:
         raise UserError(f"inputs are {train.x.dtype} for training and {test.x.dtype} for the test")
     mean, std = _numbers(data.mean, "mean"), _numbers(data.std, "std")
-    # Whoever gives a std for each of axis 1 means channels by it, whatever they look like.
+    # A std for each of axis 1 means channels, whatever they look like.
     if len(shape) == 3 and shape[-1] in CHANNELS and shape[0] not in (*CHANNELS, len(std)):
         raise UserError(
             f"images have the shape {shape}, channels last: Basil wants them first,"

@@ -1,4 +1,4 @@
-"""Run a setup for somebody who looks on: with a bar, and a stop that loses nothing."""
+"""A run for somebody who looks on: with a bar, and a stop that loses nothing."""
 
 import signal
 import threading
@@ -8,8 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from basil.experiment.setup import Setup
-from basil.experiment.simulation import Interrupted, Simulation
+from basil.experiment.simulation import Interrupted
 from basil.record.callback import Callback
 from basil.record.progress_bar import run_bar
 from basil.record.recorder import Hooks
@@ -40,16 +39,15 @@ def stopped_by(*signals: signal.Signals) -> Iterator[Callable[[], bool]]:
 
 
 def run_in_foreground(
-    setup: Setup,
+    run: Callable[[Hooks], dict[str, Any]],
     folder: Path,
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
-    resume: bool = False,
 ) -> dict[str, Any]:
-    """As `Simulation.run`; Ctrl-C leaves a checkpoint, and is a KeyboardInterrupt after it."""
+    """What `run` returns; Ctrl-C leaves a checkpoint, and is a KeyboardInterrupt after it."""
     with stopped_by(signal.SIGINT) as stop, run_bar() if progress else nullcontext() as bar:
         try:
-            return Simulation(setup).run(folder, Hooks(bar, stop, callbacks), resume)
+            return run(Hooks(bar, stop, callbacks))
         except Interrupted:
             sentence = f"stopped; go on with basil.resume({str(folder)!r})"
             raise KeyboardInterrupt(sentence) from None

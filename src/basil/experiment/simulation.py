@@ -54,7 +54,7 @@ class Simulation:
             return self.run_held(folder, hooks, resume)
 
     def run_held(self, folder: Path, hooks: Hooks, resume: bool) -> dict[str, Any]:
-        """The same, by whoever holds the folder."""
+        """The same, for a caller that holds the folder."""
         instants = Driver(self.instants(folder, hooks, resume))
         with relaxed_gc():
             for _ in instants:

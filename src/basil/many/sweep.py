@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from basil.many.cases import Case, CaseOutcome, case_of
 from basil.recipe.sweep_plan import Point
 from basil.record.callback import flat
+from basil.record.disk import replacing
 
 TABLE = "sweep.csv"
 PARQUET = "sweep.parquet"
@@ -51,9 +51,8 @@ def write_table(rows: Sequence[dict[str, Any]], out: Path) -> list[Path]:
     writer.writerows(rows)
     out.mkdir(parents=True, exist_ok=True)
     written = [out / TABLE]
-    partial = out / f"{TABLE}.partial"
-    partial.write_text(text.getvalue(), encoding="utf-8")
-    os.replace(partial, out / TABLE)
+    with replacing(out / TABLE) as partial:
+        partial.write_text(text.getvalue(), encoding="utf-8")
     if find_spec("pyarrow") is not None:
         import pyarrow as pa
         from pyarrow import parquet

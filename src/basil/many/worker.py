@@ -27,6 +27,7 @@ from basil.foreign import Whereabouts, find_again
 from basil.many.round_robin import AT_ONCE, round_robin
 from basil.recipe import code_of, parse
 from basil.record.callback import named
+from basil.record.disk import replacing
 from basil.record.read import read_run
 from basil.record.run_folder import CHECKPOINT, FACTS, SUMMARY, held
 
@@ -149,8 +150,7 @@ def unpack(folder: Path, files: Mapping[str, bytes]) -> None:
     for name in sorted(files, key=lambda name: name == SUMMARY):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial_file = path.with_name(f"{path.name}.partial")
-        partial_file.write_bytes(files[name])
-        partial_file.replace(path)
+        with replacing(path) as partial_file:
+            partial_file.write_bytes(files[name])
     if SUMMARY in files:  # what a pool had begun here is not gone on with
         (folder / CHECKPOINT).unlink(missing_ok=True)

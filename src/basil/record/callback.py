@@ -1,4 +1,4 @@
-"""Callbacks: whoever wants to hear of a run while it goes on.
+"""Callbacks: for those who want to hear of a run while it goes on.
 
 A callback is any object with these three methods.  It hears only what is written to the run folder
 too, and only once it is written: on a GPU, asking it for more would make the host wait.

@@ -21,7 +21,7 @@ TENSOR, REJOIN = "tensor:", "rejoin:"
 
 
 def save(path: Path, tree: Any, durable: bool = False) -> None:
-    """Write the tree; whoever reads sees the old file or the new one, never half of one."""
+    """Write the tree; a reader sees the old file or the new one, never half of one."""
     tensors: dict[str, Tensor] = {}
     names: dict[int, str] = {}
 

@@ -45,7 +45,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     durable: it has reached the disk at the end, so that a power cut cannot undo it, and a disk that
     finds out late that it is full (a network's, a quota) keeps the old file.
     """
-    partial = path.with_suffix(".partial")
+    partial = path.with_name(f"{path.name}.partial")
     try:
         yield partial
         if durable:

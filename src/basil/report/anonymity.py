@@ -16,7 +16,7 @@ MOST_PANELS = 6
 COUNTS: dict[str, tuple[str, str, Any]] = {
     "paper": ("as the paper counts", BLUE, "-"),
     "dummies_known": ("for one who knows dummies", ORANGE, (0, (5, 1.5))),
-    "liars_collude": ("if all liars collude", VERMILLION, (0, (1.2, 1.2))),
+    "liars_collude": ("if all Byzantine nodes collude", VERMILLION, (0, (1.2, 1.2))),
 }
 
 

@@ -1,4 +1,4 @@
-"""What was counted about each peer: for the metrics, the table and whoever wonders."""
+"""What was counted about each peer: for the metrics, the table and the curious."""
 
 from collections import Counter
 from dataclasses import dataclass, field

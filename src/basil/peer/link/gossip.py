@@ -1,8 +1,8 @@
 """What members tell each other beside the protocol: proofs, manifests they heard, newer rosters.
 
-A liar that sends one model to one node and another to the next is found out because receivers tell
-a few others, picked at random, which manifests they were given.  All of it is checked by whoever is
-told; nothing is believed.
+A node that sends one model to one node and another to the next is found out because receivers tell
+a few others, picked at random, which manifests they were given.  All of it is checked by those who
+are told; nothing is believed.
 """
 
 import random
@@ -127,7 +127,7 @@ class Gossip:
     def _swap_roster(self, nodes: list[int]) -> None:
         for node in nodes:
             answer = self._ask(node, ROSTER, self._roster().sealed, PATIENCE)
-            with suppress(Refused):  # whatever a liar answers
+            with suppress(Refused):  # whatever a Byzantine node answers
                 if answer:
                     self._take_roster(answer)
             if self._over.is_set():

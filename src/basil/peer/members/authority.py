@@ -211,7 +211,7 @@ def _own_keys(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, Ed25519PrivateK
 
 
 def _read_request(path: Path) -> tuple[x509.CertificateSigningRequest, bytes, str]:
-    """A request, if whoever made it holds both keys."""
+    """A request, if its maker holds both keys."""
     try:
         fields = json.loads(read(path))
         proof = bytes.fromhex(fields.pop("proof"))

@@ -76,7 +76,7 @@ def issue(
     authority_key: ec.EllipticCurvePrivateKey,
     days: float = NODE_DAYS,
 ) -> x509.Certificate:
-    """A certificate that says: whoever has this key is that node, as server and as client."""
+    """A certificate that says: the owner of this key is that node, as server and as client."""
     name = name_of(node)
     both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())

@@ -4,26 +4,18 @@ import os
 from pathlib import Path
 
 from basil.errors import UserError
-from basil.record.disk import sync
+from basil.record.disk import replacing
 
 PRIVATE = 0o600
 
 
 def write(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Whoever reads sees the old file or the new one, also after a power failure."""
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
+    """A reader sees the old file or the new one, also after a power failure."""
+    with replacing(path, durable=True) as partial:
+        partial.unlink(missing_ok=True)
+        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(file, "wb") as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
 
 
 def read(path: Path, most: int = 1 << 20) -> bytes:

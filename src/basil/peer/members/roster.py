@@ -1,7 +1,7 @@
 """Who takes part: ids, addresses, public keys and the recipe, signed by the ring's authority.
 
 Every node holds the same roster and compares its digest with the others' before the first turn.  A
-change raises the version; whoever sees a newer one with a valid signature takes it over.
+change raises the version; a node that sees a newer one with a valid signature takes it over.
 """
 
 import hashlib

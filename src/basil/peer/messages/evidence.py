@@ -1,8 +1,8 @@
-"""Proofs that a node said two different things: kept, checked by whoever is told, acted upon.
+"""Proofs that a node said two different things: kept, checked by those who are told, acted upon.
 
 A proof is a pair of manifests, both signed by one member, for the same stage, round and kind with
 different contents.  Nobody can make one up about an honest node, so nobody has to be trusted to
-believe it; and whoever is proven to lie is not listened to any more.
+believe it; and a node that is proven to lie is not listened to any more.
 """
 
 from collections.abc import Callable
@@ -92,7 +92,7 @@ class Evidence:
         return True
 
     def _save(self) -> None:
-        # A full disk makes no liar honest: without the file the exclusion holds as long as this
+        # A full disk makes no lie true: without the file the exclusion holds as long as this
         # process, and the others have the proof.
         try:
             write(self.path, b"".join(proof.encode() for proof in self._proofs.values()))

@@ -7,11 +7,12 @@ when it has waited for the missing ones long enough, or when it hears that the r
 turning.
 
 That takes a quorum: a node that reaches fewer, before the first turn or later, waits for them and
-then ends.  What it would train by itself is not the ring's.  Whoever has finished counts as here.
+then ends.  What it would train by itself is not the ring's.  A node that has finished counts as
+here.
 
-A liar may claim any digest and any round.  So up to b nodes that differ are left out like silent
-ones, and a node with more than b against it refuses to run; of the claimed rounds the b highest are
-not believed.
+A Byzantine node may claim any digest and any round.  So up to b nodes that differ are left out like
+silent ones, and a node with more than b against it refuses to run; of the claimed rounds the b
+highest are not believed.
 """
 
 import json
@@ -32,7 +33,7 @@ SETTLES = 5.0  # seconds in which a new roster reaches everybody
 JOINING, SHARING, TRAINING, DONE = "joining", "sharing", "training", "done"
 PHASES = (JOINING, SHARING, TRAINING, DONE)
 TELLS = 2.0  # seconds after which a node that waits for a quorum says so
-HERE = 5.0  # seconds for which whoever has answered is taken to be here
+HERE = 5.0  # seconds for which a node that has answered is taken to be here
 
 
 class Alone(Exception):
@@ -149,7 +150,7 @@ class Handshake:
             mine = self.about_me()
             reply = decode(transport.ask(node, HELLO, mine.encode(), ANSWER))
             self._note(node, reply)
-            # Whoever agrees is asked again less often: it may have started meanwhile.
+            # A node that agrees is asked again less often: it may have started meanwhile.
             over.wait(AGAIN if reply is None or reply.digest != mine.digest else 2 * AGAIN)
 
     def missing(self, since: float) -> list[int]:

@@ -40,7 +40,7 @@ from basil.protocol.requests import (
 )
 
 T = TypeVar("T")
-LAGS = 2  # rounds: whoever is so far behind has been left behind, and rejoins
+LAGS = 2  # rounds: a node so far behind has been left behind, and rejoins
 
 Post = Callable[[Send], None]
 """Hand a message to the transport; returns at once."""

@@ -68,7 +68,7 @@ class Inbox:
         self._changed.notify_all()
 
     def stop(self) -> None:
-        """Whoever waits is told `Stopped`."""
+        """Those who wait are told `Stopped`."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

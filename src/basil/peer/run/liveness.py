@@ -105,7 +105,7 @@ class Patience:
 
 
 def longest_honest(claims: Iterable[float], byzantine: int) -> float:
-    """The largest of some claims after the `liars` largest: no more than an honest node's.
+    """The largest of some claims after the `byzantine` largest: no more than an honest node's.
 
     With fewer claims than that nobody can be believed: 0.
     """

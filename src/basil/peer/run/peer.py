@@ -257,10 +257,7 @@ class Peer:
         assert self.engine is not None
         assert self.engine.patience is not None
         since = time.monotonic() - max(RECENT, 2 * self.engine.patience.seconds)
-        if (
-            len(self.handshake.others) + 1 - len(self.handshake.missing(since))
-            >= self.quorum.needed
-        ):
+        if self.handshake.here(since) >= self.quorum.needed:
             return False
         try:
             with self.engine.patience.paused():

@@ -66,7 +66,7 @@ def node_folders(ring: Path) -> list[Path]:
 
 
 def revoked_in(folder: Path) -> tuple[int, ...]:
-    """Whom nobody listens to any more, by the roster in this folder, if there is one yet."""
+    """Who was revoked, by the roster in this folder, if there is one yet."""
     return load_roster(folder).revoked if (folder / ROSTER).exists() else ()
 
 

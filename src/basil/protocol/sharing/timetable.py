@@ -10,8 +10,8 @@ class Timetable:
 
     Rounds are numbered from 1; the last one in a group is the dummy round.  With `opening` a round
     of dummies comes before the first batch.  A basket is given up `patience` times as late as it
-    would be if nobody were late: whoever waited in vain goes on by then, so no wait is in vain only
-    because an earlier one was.
+    would be if nobody were late: a node that waited in vain goes on by then, so no wait is in vain
+    only because an earlier one was.
     """
 
     groups: tuple[tuple[int, ...], ...]
