@@ -27,7 +27,7 @@ from basil.learning.symmetry import Canonical, Symmetries, find
 Tested = list[tuple[float, float]]
 """Mean loss and accuracy of each of some models."""
 
-CPU_CHUNK, GPU_CHUNK = 200, 2000  # test samples at a time: about what a cache holds; enough to fill
+CPU_CHUNK, GPU_CHUNK = 200, 1000  # test samples at a time: about what a cache holds; enough to fill
 
 
 class Job(Protocol):

@@ -10,7 +10,7 @@ from basil.learning.cuda.launch import Launch
 from basil.learning.cuda.side_stream import SideStream
 from basil.learning.pool import Pool
 
-SAMPLES = 5000  # samples at a time
+SAMPLES = 1000  # samples at a time: enough to fill a GPU, and a wide network fits beside others
 MODELS = 128  # models at a time: of these there are copies, so that the ring may go on
 
 
