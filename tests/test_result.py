@@ -2,7 +2,6 @@
 
 import base64
 import io
-import os
 import re
 import signal
 import sys
@@ -17,6 +16,7 @@ import pytest
 import basil
 from basil.data import load
 from basil.record.run_folder import held
+from ctrl_c import CtrlC
 
 RECIPE: dict[str, Any] = {
     "data": {"dataset": "synthetic", "samples": 120},
@@ -32,21 +32,6 @@ RECIPE: dict[str, Any] = {
 def _without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it is installed here or not."""
     monkeypatch.setitem(sys.modules, "pandas", None)
-
-
-class CtrlC:
-    """Somebody who presses it once a round has been measured."""
-
-    def __init__(self, round: int) -> None:
-        self.round = round
-
-    def begin(self, folder: Path, recipe: dict[str, Any], round: int) -> None: ...
-
-    def measured(self, metrics: dict[str, Any]) -> None:
-        if metrics["round"] == self.round:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def end(self, summary: dict[str, Any]) -> None: ...
 
 
 def test_ctrl_c_leaves_a_checkpoint_and_resume_goes_on(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from basil.attack.view import Lie, Trial, Work
 from basil.data import DATASETS, PARTITIONS
 from basil.errors import UserError
 from basil.learning.models import LOSSES, MODELS
+from basil.learning.optimizers import OPTIMIZERS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import GRAPH, NOTHING, POOL, RING, RINGS, SCHEMES
@@ -88,6 +89,11 @@ def model(name: str, regression: bool = False) -> Callable[[F], F]:
 def loss(name: str) -> Callable[[F], F]:
     """A loss, (outputs, targets, *, options) -> one number for each sample."""
     return _into(LOSSES, name)
+
+
+def optimizer(name: str) -> Callable[[F], F]:
+    """An optimiser, (model, gradient, rate, remembered, *, options) -> the model after a step."""
+    return _into(OPTIMIZERS, name)
 
 
 def schedule(name: str) -> Callable[[F], F]:

@@ -9,6 +9,9 @@ from basil.recipe import Event, Recipe, load, parse, shipped
 from basil.recipe.read import change
 
 
+SGD = {"momentum": 0.0, "weight_decay": 0.0, "clip": 0.0}
+
+
 def parsed(text, source="my.toml"):
     return parse(tomllib.loads(text), source)
 
@@ -46,7 +49,7 @@ def test_an_empty_recipe_is_all_defaults_and_the_options_are_those_of_the_functi
     assert recipe.ring == Recipe().ring
     assert recipe.attack.name == "none"
     assert recipe.attack.options == {}
-    assert recipe.learning.options == {"hidden": 100, "decay": 0.03}  # of mlp and of inverse
+    assert recipe.learning.options == {"hidden": 100, "decay": 0.03, **SGD}  # mlp, inverse, sgd
 
 
 def test_a_whole_number_will_do_for_a_real_one_and_becomes_one():
@@ -291,7 +294,7 @@ def test_a_wrong_override_is_refused(override, said):
 def test_naming_another_entry_leaves_the_options_of_the_old_one_behind(tmp_path):
     """demo.toml sets decay, which only `inverse` has; -s must still be able to switch."""
     constant = load("demo", ["learning.schedule=constant"])
-    assert constant.learning.options == {"hidden": 100}
+    assert constant.learning.options == {"hidden": 100, **SGD}
     # In whichever order: the option that is given belongs to the entry that is named.
     words = ["learning.floor=0.2", "learning.schedule=cosine"]
     assert load("demo", words).learning.options["floor"] == 0.2

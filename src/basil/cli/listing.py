@@ -13,6 +13,7 @@ from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.errors import UserError
 from basil.learning.models import LOSSES, MODELS
+from basil.learning.optimizers import OPTIMIZERS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
@@ -33,6 +34,7 @@ TABLES: dict[str, Table[Any]] = {
     "datasets": DATASETS,
     "models": MODELS,
     "losses": LOSSES,
+    "optimizers": OPTIMIZERS,
     "schedules": SCHEDULES,
 }
 NOBODY = "Nobody lies: all nodes are benign."

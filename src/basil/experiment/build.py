@@ -11,6 +11,7 @@ from basil.experiment.machine import (
     build_network,
     choose_device,
     choose_loss,
+    choose_optimizer,
     with_measured_times,
 )
 from basil.experiment.node_data import NodeData, distribute, triggered
@@ -73,6 +74,7 @@ def set_up(
         deterministic=machine.deterministic,
         compiled=machine.compiles(participants.turns, node_data.steps_in_a_turn()),
         canonical=recipe.canonical,
+        optimizer=choose_optimizer(recipe),
         beside=reuse.compute if reuse else None,
     )
     graph = participants.graph

@@ -16,6 +16,7 @@ from basil.experiment.options import options_of
 from basil.learning.compute import Compute
 from basil.learning.layout import layout_of
 from basil.learning.models import LOSSES, MODELS, Loss, initialise, loss_named
+from basil.learning.optimizers import OPTIMIZERS, Optimizer
 from basil.learning.pool import Batch
 from basil.protocol.graph.aggregate import distances, weighted_mean
 from basil.recipe import MEASURED, Recipe, with_timing
@@ -88,11 +89,13 @@ def build_network(recipe: Recipe, data: Dataset, custom: Custom) -> nn.Module:
             module: nn.Module = build(data.train.x.shape[1:], data.classes, **options)
         if not isinstance(module, nn.Module):
             raise UserError(f"learning.model = {name!r}: it makes {module!r:.40}, no nn.Module")
-        initialise(module, rng.torch_stream(recipe.seed, "initial model"))
+        if shipped:  # one's own may come trained
+            initialise(module, rng.torch_stream(recipe.seed, "initial model"))
         return module
 
+    shipped = MODELS.digest(name) is None
     network = made()
-    if MODELS.digest(name) is not None and not _equal(network, made()):
+    if not shipped and not _equal(network, made()):
         raise UserError(
             f"learning.model = {name!r}: made twice, it has other weights; all nodes start from the"
             " same, so draw with torch, or with basil.rng.stream"
@@ -110,6 +113,12 @@ def choose_loss(recipe: Recipe, data: Dataset) -> Loss:
     if not recipe.learning.loss:
         return LOSSES["squares" if data.classes == 0 else "cross-entropy"]
     return loss_named(recipe.learning.loss, options_of(recipe.learning, LOSSES, "loss"))
+
+
+def choose_optimizer(recipe: Recipe) -> Optimizer:
+    learning = recipe.learning
+    options = options_of(learning, OPTIMIZERS, "optimizer")
+    return Optimizer(learning.optimizer, tuple(options.items()), learning.optimizer_state)
 
 
 def with_measured_times(recipe: Recipe, compute: Compute, neighbours: int) -> Recipe:

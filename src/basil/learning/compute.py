@@ -11,15 +11,16 @@ and peers on a network agree bit for bit on a CPU with one thread.  `cuda.py` ha
 
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from basil.errors import UserError
-from basil.learning.layout import Layout, layout_of
+from basil.learning.layout import Layout, frozen_norms, layout_of
 from basil.learning.models import Loss
+from basil.learning.optimizers import SGD, Optimizer
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
 from basil.learning.symmetry import Canonical, Symmetries, find
@@ -41,6 +42,8 @@ class Job(Protocol):
     def rate(self) -> float: ...
     @property
     def key(self) -> Callable[[], int]: ...
+    @property
+    def memory(self) -> dict[str, Any]: ...
 
 
 class Compute:
@@ -52,17 +55,25 @@ class Compute:
     late = False  # are promises kept later than they are made?
 
     def __init__(
-        self, module: nn.Module, loss: Loss, pool: Pool, *, canonical: bool = False
+        self,
+        module: nn.Module,
+        loss: Loss,
+        pool: Pool,
+        *,
+        canonical: bool = False,
+        optimizer: Optimizer = SGD,
     ) -> None:
         self.pool = pool
         self.device = pool.device
         self.loss = loss
+        self.optimizer = optimizer
         self.layout: Layout = layout_of(module)
         self.network = module.to(self.device)
         self.initial: Tensor = self.layout.flatten(self.network)
         self._vector = self.initial.clone()
         self._bind()
         self._parameters = [p for p in self.network.parameters() if p.requires_grad]
+        self._frozen_norms = frozen_norms(self.network)
         self.random = any(
             isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
             for part in self.network.modules()
@@ -95,16 +106,26 @@ class Compute:
         return model
 
     def _bind(self) -> None:
-        """Make every parameter and buffer of the network a view into the working vector."""
+        """Make what travels a view into the working vector; of half precision, a copy of it."""
         views = self.layout.views(self._vector)
         state = self.network.state_dict(keep_vars=True)
-        for name, view in views.items():
-            state[name].data = view
+        for slot in self.layout.slots:
+            if slot.dtype == torch.float32:
+                state[slot.name].data = views[slot.name]
+        self._halves = [(state[s.name], views[s.name]) for s in self.layout.halves]
+        self._places = self.layout.trained(self._vector)
 
     def _load(self, model: Tensor, training: bool) -> None:
         self._vector.copy_(model)
+        self._round_halves()
         if self.network.training != training:
             self.network.train(training)
+            for norm in self._frozen_norms:
+                norm.eval()
+
+    def _round_halves(self) -> None:
+        for parameter, view in self._halves:
+            parameter.data.copy_(view)
 
     def _probe(self) -> None:
         """A loss must be one number a sample: a mean over the batch would hide its spread."""
@@ -136,7 +157,9 @@ class Compute:
         with torch.no_grad():
             for batch in batches:
                 x, y = self.pool.inputs(batch)
-                answers.append(Losses(torch.where(sane, self.loss(self.network(x), y), torch.inf)))
+                answers.append(
+                    Losses(torch.where(sane, self.loss(self.network(x), y).float(), torch.inf))
+                )
         return answers
 
     def score_all(self, models: Tensor, batch: Batch) -> Losses:
@@ -160,23 +183,29 @@ class Compute:
         batches: Sequence[Batch],
         rate: float,
         key: Callable[[], int],
+        memory: dict[str, Any] | None = None,
     ) -> Tensor:
-        """One SGD step for each batch: x ← x − rate · ∇ mean loss(x), eq. (2)."""
+        """One step for each batch; of SGD, x ← x − rate · ∇ mean loss(x), eq. (2).
+
+        `memory`: its node's, where the optimiser's state lies between turns.
+        """
+        steps = partial(self._steps, batches, rate, {} if memory is None else memory)
         self._load(tensor_of(model), training=True)
         if not self.random:
-            self._steps(batches, rate)
+            steps()
         else:  # dropout draws from torch's global state: lend it this turn's stream
             devices = [self.device] if self.device.type == "cuda" else []
             with torch.random.fork_rng(devices=devices):
                 torch.manual_seed(key())
-                self._steps(batches, rate)
+                steps()
         return self._formed(self._form(self._vector))
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
         """All that nodes ask for at one moment: here, one after the other."""
-        return [self.train(job.model, job.batches, job.rate, job.key) for job in jobs]
+        return [self.train(job.model, job.batches, job.rate, job.key, job.memory) for job in jobs]
 
-    def _steps(self, batches: Sequence[Batch], rate: float) -> None:
+    def _steps(self, batches: Sequence[Batch], rate: float, memory: dict[str, Any]) -> None:
+        remembered = self.optimizer.recall(memory)
         for batch in batches:
             x, y = self.pool.inputs(batch)
             loss = self.loss(self.network(x), y).mean()
@@ -185,9 +214,17 @@ class Compute:
                 if self.canonical is not None:
                     most = self.canonical.limits(self.layout.gather(gradients))
                     self._vector.clamp_(-most, most)
-                for parameter, gradient in zip(self._parameters, gradients, strict=True):
-                    if gradient is not None:
-                        parameter.sub_(gradient, alpha=rate)
+                if self.optimizer.plain:
+                    for place, gradient in zip(self._places, gradients, strict=True):
+                        if gradient is not None:
+                            place.sub_(gradient, alpha=rate)
+                else:
+                    whole = self.layout.gather(gradients)
+                    new = self.optimizer.step(self._vector, whole, rate, remembered)
+                    for place, view in zip(self._places, self.layout.trained(new), strict=True):
+                        place.copy_(view)
+                self._round_halves()
+        self.optimizer.keep(remembered, memory)
 
     def indices(self, selections: Sequence[Selection]) -> Promise[list[int]]:
         """Which one each of them is: read together, so that a GPU is waited for once."""

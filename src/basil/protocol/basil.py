@@ -34,7 +34,8 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
         )
         mine.rule = choice.state
         rate, key = node.rate(numbering.global_round(k)), partial(node.key, k)
-        mine.model = mine.passed_on = yield Train(choice.model, batches, rate, key)  # 11, eq. (2)
+        train = Train(choice.model, batches, rate, key, mine.optimizer)
+        mine.model = mine.passed_on = yield train  # line 11, eq. (2)
 
         over = numbering.ends_laps(k) and not numbering.joined
         chosen = candidates.senders, choice.selected

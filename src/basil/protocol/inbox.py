@@ -47,6 +47,7 @@ class State:
     number: int = 0  # of the model that it sent last
     stage: str = RING
     rule: dict[str, Any] = field(default_factory=dict)  # what the rule remembers
+    optimizer: dict[str, Any] = field(default_factory=dict)  # what the optimiser remembers
     newest: dict[int, int] = field(default_factory=dict)  # sender -> latest turn that was taken
     early: dict[int, Arrival] = field(default_factory=dict)  # sender -> from beyond one's own turn
     served: dict[int, int] = field(default_factory=dict)  # returned node -> when last served

@@ -10,7 +10,7 @@ triple the time to make one, and a turn makes dozens.)
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from torch import Tensor
@@ -120,15 +120,17 @@ class Select:
 
 @dataclass(slots=True, eq=False)
 class Train:
-    """Local update, eq. (2): one SGD step for each batch.  Answer: the new model.
+    """Local update, eq. (2): one step for each batch.  Answer: the new model.
 
     `key()` seeds what is random inside the network (dropout), where there is such a thing.
+    `memory`: this node's; an optimiser finds its state there, and leaves it there.
     """
 
     model: Tensor | Selection
     batches: tuple[Batch, ...]
     rate: float
     key: Callable[[], int]
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

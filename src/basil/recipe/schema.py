@@ -8,6 +8,7 @@ from basil.attack.basket_faults import FAULTS
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.learning.models import LOSSES, MODELS
+from basil.learning.optimizers import OPTIMIZERS
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.numbering import RING, STAGES
 from basil.protocol.rules import RULES
@@ -110,6 +111,8 @@ class Learning:
     local_epochs: int = 0  # if positive: whole passes over the local data instead of local_steps
     schedule: str = "inverse"
     rate: float = 0.03
+    optimizer: str = "sgd"
+    optimizer_state: str = "none"  # what a node keeps of it from turn to turn: or kept, second
     options: Options = field(default_factory=dict)
 
 
@@ -238,6 +241,11 @@ OPTION_TABLES: dict[str, list[tuple[str, Table[Any]]]] = {
     "graph": [("name", GRAPHS), ("weights", WEIGHTS)],
     "sharing": [("sensitive", SENSITIVE), ("fault", FAULTS)],
     "scheme": [("name", SCHEMES), ("rule", RULES)],
-    "learning": [("model", MODELS), ("loss", LOSSES), ("schedule", SCHEDULES)],
+    "learning": [
+        ("model", MODELS),
+        ("loss", LOSSES),
+        ("schedule", SCHEDULES),
+        ("optimizer", OPTIMIZERS),
+    ],
     "attack": [("name", ATTACKS)],
 }

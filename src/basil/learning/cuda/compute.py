@@ -33,6 +33,7 @@ from basil.learning.cuda.places import Models, Places
 from basil.learning.cuda.training_stream import TrainingStream
 from basil.learning.cuda.turn import Turn, Turns
 from basil.learning.models import Loss
+from basil.learning.optimizers import SGD, Optimizer
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import (
     Chosen,
@@ -67,9 +68,10 @@ class GraphCompute(Compute):
         deterministic: bool = False,
         compiled: bool = False,
         canonical: bool = False,
+        optimizer: Optimizer = SGD,
         beside: "GraphCompute | None" = None,
     ) -> None:
-        super().__init__(module, loss, pool, canonical=canonical)
+        super().__init__(module, loss, pool, canonical=canonical, optimizer=optimizer)
         torch.backends.cuda.matmul.allow_tf32 = not deterministic
         torch.backends.cudnn.allow_tf32 = not deterministic
         torch.backends.cudnn.benchmark = not deterministic
@@ -96,6 +98,11 @@ class GraphCompute(Compute):
 
     def _loss_places(self, places: int) -> Tensor:
         return torch.zeros(places, self._width, device=self.device)
+
+    @property
+    def _captures(self) -> bool:
+        """A captured graph cannot be handed this turn's own seed (dropout), or a node's memory."""
+        return not self.random and self.optimizer.plain
 
     # -- the primitives ------------------------------------------------------------------------
 
@@ -143,9 +150,10 @@ class GraphCompute(Compute):
         batches: Sequence[Batch],
         rate: float,
         key: Callable[[], int],
+        memory: dict[str, Any] | None = None,
     ) -> Tensor:
-        if self.random:  # dropout: a captured graph cannot be handed this turn's own seed
-            return super().train(tensor_of(model), batches, rate, key)
+        if not self._captures:
+            return super().train(tensor_of(model), batches, rate, key, memory)
         sizes = tuple(len(batch) for batch in batches)
         if isinstance(model, LateSelection) and not model.made:
             return self._select_and_train(model, batches, sizes, rate)
@@ -193,7 +201,7 @@ class GraphCompute(Compute):
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
         """Side by side on several streams: one small training does not fill a GPU."""
-        if len(jobs) == 1 or self.random or self.device.type != "cuda":
+        if len(jobs) == 1 or not self._captures or self.device.type != "cuda":
             return super().train_together(jobs)
         starts = [tensor_of(job.model) for job in jobs]
         while len(self._streams) < min(STREAMS, len(jobs)):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from basil.learning.layout import Layout
+from basil.learning.layout import Layout, frozen_norms
 from basil.learning.models import Loss
 from basil.learning.pool import Pool
 from basil.learning.symmetry import Canonical
@@ -53,6 +53,7 @@ class Kernels:
         canonical: Canonical | None = None,
     ) -> None:
         self.network = network
+        self._frozen_norms = frozen_norms(network)
         self.canonical = canonical
         self.layout = layout
         self.loss = loss
@@ -66,6 +67,7 @@ class Kernels:
         self._shapes: Counter[object] = Counter()  # of a function's arguments, so far
         if like is not None and self._alike(like):
             self.network, self._judge, self._gradient = like.network, like._judge, like._gradient
+            self._frozen_norms = like._frozen_norms
             self._settled = like._settled
         elif self.compiled:
             # How many batches are scored at once differs from turn to turn; a step's size does not.
@@ -120,8 +122,9 @@ class Kernels:
         indices: Tensor,
     ) -> tuple[Tensor, Tensor]:
         x, y = Pool.gather(tensors, indices), targets[indices]
-        outputs = functional_call(self.network, self.layout.views(vector), (x,))
-        losses = self.loss(outputs, y)
+        state = self.layout.state(self.layout.views(vector))
+        outputs = functional_call(self.network, state, (x,))
+        losses = self.loss(outputs, y).float()
         right = outputs.argmax(1) == y if outputs.ndim == 2 else torch.zeros_like(y).bool()
         lines = torch.linalg.vector_norm(vector.view(-1, LINE), torch.inf, dim=1)
         return torch.where(lines.amax() < torch.inf, losses, torch.inf), right  # amax keeps nan
@@ -144,7 +147,8 @@ class Kernels:
                 working.vector.copy_(new)
             return
         x, y = self.pool.take(indices)
-        loss = self.loss(functional_call(self.network, working.state, (x,)), y).mean()
+        state = self.layout.state(working.state)
+        loss = self.loss(functional_call(self.network, state, (x,)), y).mean()
         gradients = torch.autograd.grad(loss, working.parameters, allow_unused=True)
         pairs = [
             (p, g) for p, g in zip(working.parameters, gradients, strict=True) if g is not None
@@ -167,7 +171,8 @@ class Kernels:
         x, y = Pool.gather(tensors, indices), targets[indices]
 
         def loss(vector: Tensor) -> Tensor:
-            outputs = functional_call(self.network, self.layout.views(vector.view(-1)), (x,))
+            state = self.layout.state(self.layout.views(vector.view(-1)))
+            outputs = functional_call(self.network, state, (x,))
             return self.loss(outputs, y).mean()
 
         gradient: Tensor = torch.func.grad(loss)(vector)
@@ -180,3 +185,5 @@ class Kernels:
     def _mode(self, training: bool) -> None:
         if self.network.training != training:
             self.network.train(training)
+            for norm in self._frozen_norms:
+                norm.eval()

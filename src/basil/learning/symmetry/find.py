@@ -17,6 +17,7 @@ from torch.fx.passes.shape_prop import ShapeProp
 
 from basil.learning.layout import Layout, Slot
 from basil.learning.models import PooledConv2d
+from basil.learning.symmetry.adapters import adapters
 from basil.learning.symmetry.drafts import Draft, Flow, heads_of, in_one_order, is_pair, units_of
 from basil.learning.symmetry.kinds import (
     ELEMENTWISE,
@@ -30,14 +31,21 @@ from basil.learning.symmetry.parts import Pair, Part, Symmetries
 
 
 def find(network: nn.Module, layout: Layout, sample: Tensor) -> Symmetries:
-    """The symmetries of a network, found by tracing it; `sample`: some inputs."""
+    """The symmetries of a network, found by tracing it; `sample`: some inputs.
+
+    Where nothing but adapters is trained, theirs are all there are.
+    """
+    pairs, rest = adapters(network, layout)
+    if pairs and not rest:
+        return Symmetries(pairs=pairs)
     copied = copy.deepcopy(network).eval()
     try:
         graph = _Tracer().trace(copied)
         traced = fx.GraphModule(copied, graph)
         ShapeProp(traced).propagate(sample)
     except Exception as error:  # whatever a user's code makes of an unexpected kind of tensor
-        return Symmetries(unknown=(f"its forward() cannot be traced ({type(error).__name__})",))
+        reason = f"its forward() cannot be traced ({type(error).__name__})"
+        return Symmetries(pairs=pairs, unknown=(reason,))
     return _Search(traced, layout).run()
 
 
@@ -255,8 +263,8 @@ class _Search:
         draft.makes.append(Part(slot.start, before, size, after))
         if bias is not None:
             draft.makes.append(Part(bias.start, 1, size, 1))
-        elif f"{name}.bias" in self.slots:
-            draft.scales = draft.orders = False
+        elif getattr(self.traced.get_submodule(name), "bias", None) is not None:
+            draft.scales = draft.orders = False  # frozen, or tied: it cannot follow a factor
         return draft
 
     def _read(self, flow: Flow, slot: Slot | None, axis: int, before: int, rest: int) -> None:

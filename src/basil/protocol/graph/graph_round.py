@@ -69,7 +69,7 @@ class RoundInput:
     def train(self, model: Tensor) -> Step:
         """The local update, eq. (2), from this model."""
         key = partial(self.node.key, self.round)
-        trained: Tensor = yield Train(model, self.batches, self.rate, key)
+        trained: Tensor = yield Train(model, self.batches, self.rate, key, self.memory)
         return trained
 
     def update(self) -> Step:
