@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
+from basil.errors import UserError
 from basil.record.read import read_run
 from basil.record.run_folder import MODELS
 
@@ -28,6 +29,23 @@ class Result:
     def models(self) -> dict[int, dict[str, Tensor]]:
         """The final model of each benign node, ready for `module.load_state_dict`."""
         return load_models(self.folder)
+
+    def save_adapter(
+        self, folder: str | Path, *, node: int | None = None, model: nn.Module | None = None
+    ) -> None:
+        """Write the adapter of one node's model as PEFT's `from_pretrained` loads it.
+
+        node: a benign one; by default the first.  model: the network, if it was brought along.
+        """
+        from basil.experiment.resumption import network_of
+
+        states = self.models()
+        network = network_of(read_run(self.folder)) if model is None else model
+        parts = [m for m in network.modules() if hasattr(m, "peft_config")]
+        if not parts:
+            raise UserError("this network has no adapter of PEFT; models() has what was trained")
+        network.load_state_dict(states[min(states) if node is None else node], strict=False)
+        parts[0].save_pretrained(str(folder))  # type: ignore[operator]
 
     def metrics(self) -> Any:
         """The lines of metrics.jsonl as dicts.

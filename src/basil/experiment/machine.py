@@ -89,7 +89,7 @@ def build_network(recipe: Recipe, data: Dataset, custom: Custom) -> nn.Module:
             module: nn.Module = build(data.train.x.shape[1:], data.classes, **options)
         if not isinstance(module, nn.Module):
             raise UserError(f"learning.model = {name!r}: it makes {module!r:.40}, no nn.Module")
-        if shipped:  # one's own may come trained
+        if shipped and not getattr(build, "trained", False):  # one's own may come trained
             initialise(module, rng.torch_stream(recipe.seed, "initial model"))
         return module
 

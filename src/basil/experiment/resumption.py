@@ -3,9 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
+from basil import data
 from basil.errors import UserError
 from basil.experiment.build import set_up
-from basil.experiment.machine import Custom, Machine
+from basil.experiment.machine import Custom, Machine, build_network
+from basil.experiment.options import options_of
 from basil.experiment.output import facts_of
 from basil.experiment.setup import Setup
 from basil.experiment.simulation import NO_HOOKS, Simulation
@@ -21,6 +25,14 @@ def recipe_of(run: Run) -> Recipe:
     for place in run.facts.get("folders", ()):
         look_in(place)
     return parse(run.recipe, f"{run.folder}/{run_folder.RECIPE}")
+
+
+def network_of(run: Run) -> nn.Module:
+    """The network of a run, as it began."""
+    recipe = recipe_of(run)
+    options = options_of(recipe.data, data.DATASETS, "dataset")
+    dataset = data.load(recipe.data.dataset, recipe.seed, **options)
+    return build_network(recipe, dataset, Custom())
 
 
 def others_code(recipe: Recipe, run: Run) -> str:

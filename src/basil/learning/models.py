@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from basil.errors import UserError
+from basil.learning.language import causal_lm
 from basil.table import PLAIN, Table, states
 
 Shape = tuple[int, ...]
@@ -199,6 +200,7 @@ MODELS = Table(
         "gelu": gelu,
         "softmax": softmax,
         "linear": linear,
+        "causal-lm": causal_lm,
     },
     takes=TAKES,
     adapt=builder,
