@@ -8,7 +8,6 @@ from basil.errors import UserError
 from basil.recipe import Event, Recipe, load, parse, shipped
 from basil.recipe.read import change
 
-
 SGD = {"momentum": 0.0, "weight_decay": 0.0, "clip": 0.0}
 
 
