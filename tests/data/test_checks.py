@@ -49,6 +49,16 @@ def last(n: int) -> basil.Samples:
     return samples(n, x=np.zeros((n, 8, 8, 3), np.uint8))
 
 
+def part(n: int, **other: Any) -> basil.Samples:
+    """Three tokens a sample, and a label for each."""
+    x = np.arange(3 * n, dtype=np.int32).reshape(n, 3) % 3
+    return basil.Samples(**{"x": x, "y": (x + 1) % 3, **other})
+
+
+def tokens(**other: Any) -> basil.Dataset:
+    return dataset(**{"train": part(40), "test": part(12), "mean": (), "std": (), **other})
+
+
 Make = Callable[[], basil.Dataset]
 BAD: dict[str, tuple[Make, str]] = {
     "not a number": (
@@ -113,6 +123,39 @@ BAD: dict[str, tuple[Make, str]] = {
     "targets that are no numbers": (
         lambda: dataset(train=samples(y=np.full(40, np.nan)), classes=0, class_names=()),
         "targets of the training set hold 40 numbers that are NaN, infinite or beyond float32",
+    ),
+    "targets that are not as many as their names": (
+        lambda: dataset(train=samples(y=np.ones((40, 2))), classes=0),
+        "targets of the training set have the shape (40, 2): 3 names are for [n, 3]",
+    ),
+    "as many labels as there are no tokens": (
+        lambda: tokens(train=part(40, y=np.ones((40, 4), np.int64))),
+        "labels of the training set have the shape (40, 4): one number a sample can be learned,"
+        " [n]",
+    ),
+    "labels of which none counts": (
+        lambda: tokens(train=part(40, y=np.full((40, 3), -100))),
+        "labels of the training set are all -100, which means that none counts",
+    ),
+    "a token's label too large": (
+        lambda: tokens(train=part(40, y=np.full((40, 3), 3))),
+        "labels of the training set are 3 to 3; with classes = 3 they are 0 to 2",
+    ),
+    "a token below zero": (
+        lambda: tokens(train=part(40, x=np.full((40, 3), -1))),
+        "tokens of the training set go down to -1: they are numbered from 0",
+    ),
+    "bytes without a scale": (
+        lambda: dataset(mean=(), std=()),
+        "mean = (): it must be finite numbers",
+    ),
+    "keys that are no numbers": (
+        lambda: dataset(train=samples(key=np.full(40, "me"))),
+        "keys of the training set are <U2: they must be whole numbers, y.astype(np.int64)",
+    ),
+    "too few keys": (
+        lambda: dataset(train=samples(key=np.arange(39))),
+        "39 keys do not go with 40 labels",
     ),
     "too few names": (lambda: dataset(class_names=("a", "b")), "3 classes have 2 names"),
     "a number of classes that is none": (
@@ -201,7 +244,7 @@ def written(data: basil.Dataset, folder: Path) -> Path:
     return folder
 
 
-NOT_IN_A_FOLDER = ("names", "lengths", "a list", "something", "classes that", "a mean that")
+NOT_IN_A_FOLDER = ("names", "lengths", "a list", "something", "classes that", "a mean that", "keys")
 IN_A_FOLDER = {
     name: bad for name, bad in BAD.items() if not any(w in name for w in NOT_IN_A_FOLDER)
 }
@@ -210,6 +253,45 @@ IN_A_FOLDER = {
 @pytest.mark.parametrize(("make", "sentence"), IN_A_FOLDER.values(), ids=IN_A_FOLDER)
 def test_so_is_the_folder_of_a_node(make: Make, sentence: str, tmp_path: Path) -> None:
     assert refused(lambda: load_own(written(make(), tmp_path))) == f"{tmp_path}: {sentence}"
+
+
+def test_whole_numbers_are_tokens_only_without_a_scale() -> None:
+    assert checked(tokens(), "mine").train.x.dtype == np.int32  # as they were
+    scaled = checked(
+        tokens(
+            train=part(40, y=np.arange(40) % 3),
+            test=part(12, y=np.arange(12) % 3),
+            mean=(0,),
+            std=(1,),
+        ),
+        "mine",
+    )
+    assert scaled.train.x.dtype == np.float32  # features, as they always were
+    small = part(40, x=np.ones((40, 3), np.uint16))
+    assert checked(tokens(train=small, test=small), "mine").train.x.dtype == np.int64
+
+
+def test_one_hot_labels_do_not_pass_for_labels_of_tokens() -> None:
+    hot = part(40, y=np.eye(3, dtype=np.int64)[np.arange(40) % 3])
+    assert "(one-hot)" in refused(lambda: checked(tokens(train=hot), "mine"))
+
+
+def test_several_targets_are_learned_where_they_have_names(tmp_path: Path) -> None:
+    def several(n: int) -> basil.Samples:
+        return samples(n, y=np.ones((n, 2)))
+
+    named = dataset(train=several(40), test=several(12), classes=0, class_names=("high", "wide"))
+    assert checked(named, "mine").train.y.dtype == np.float32
+    facts = {"classes": 0, "targets": 2, "mean": named.mean, "std": named.std}
+    (written(named, tmp_path) / "dataset.json").write_text(json.dumps(facts))
+    assert load_own(tmp_path).train.y.shape == (40, 2)
+
+
+def test_a_node_can_have_tokens_of_its_own(tmp_path: Path) -> None:
+    found = load_own(written(tokens(), tmp_path))
+    assert (found.mean, found.std) == ((), ())
+    assert found.train.x.dtype == np.int32
+    assert np.array_equal(found.train.y, part(40).y)
 
 
 @pytest.mark.parametrize("labels", [np.int32, np.uint8, np.uint64, np.int16])

@@ -1,11 +1,12 @@
 """One node's part of an experiment is what the whole experiment gives that node, and no more."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from basil.data import load
+from basil.data import Dataset, Samples, load
 from basil.errors import UserError
 from basil.experiment import Custom, LocalNode, Setup, local_node, set_up
 from basil.recipe import parse
@@ -54,6 +55,31 @@ def test_a_node_alone_draws_the_same_batches(node: int, sharing: dict[str, Any])
                 mine.compute.pool.inputs(ours), together.compute.pool.inputs(theirs), strict=True
             ):
                 assert a.equal(b)
+
+
+def test_dummies_are_everybodys_whatever_data_each_has() -> None:
+    settings = recipe(sharing={"alpha": 0.1, "batches": 2})
+    data = load("digits", 0)
+    other = replace(data, train=Samples(data.train.x[::-1].copy(), data.train.y[::-1].copy()))
+    mine, theirs = (
+        local_node(settings, own, node, AttackPart(), own=True).public_samples
+        for node, own in enumerate((data, other))
+    )
+    assert mine is not None
+    assert theirs is not None
+    assert np.array_equal(mine.x, theirs.x)
+    assert np.array_equal(mine.y, theirs.y)
+    assert set(mine.y) == set(range(10))
+
+
+def test_tokens_are_not_shared() -> None:
+    x = np.arange(240).reshape(60, 4) % 5
+    part, names = Samples(x, x), tuple("abcde")
+    settings = recipe(sharing={"alpha": 0.5}, data={"partition": "iid"}, learning={"batch": 2})
+    data = Dataset("tokens", part, part, 5, names, (), ())
+    for own in (True, False):
+        with pytest.raises(UserError, match=r"^sharing.alpha = 0.5: tokens"):
+            local_node(settings, data, 0, AttackPart(), own=own)
 
 
 def test_what_a_node_offers_is_its_own_and_not_sensitive() -> None:

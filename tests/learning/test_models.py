@@ -66,7 +66,9 @@ def test_initial_model_depends_on_the_seed_and_nothing_else() -> None:
     assert not torch.equal(start(1), start(2))
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "linear"])
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if name not in ("linear", "tiny-transformer")]
+)
 def test_every_classifier_has_one_output_for_each_class(name: str) -> None:
     module = MODELS[name]((3, 32, 32), 7)
     assert module(torch.rand(2, 3, 32, 32)).shape == (2, 7)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from basil.learning.layout import Layout, layout_of
-from basil.learning.models import cifar_cnn, gelu, mlp, resnet
+from basil.learning.models import cifar_cnn, gelu, mlp, resnet, tiny_transformer
 from basil.learning.symmetry import Canonical, Symmetries, find
 from basil.learning.symmetry.canonical import SLACK, typical
 
@@ -97,6 +97,10 @@ NETWORKS = {
     "attention": (Encoder, rows(7, 12)),
     "low rank": (LowRank, rows(20)),
     "gelu": (lambda: gelu((20,), 5, hidden=30), rows(20)),
+    "transformer": (
+        lambda: tiny_transformer((6,), 5, width=8, depth=1),
+        torch.arange(18).view(3, 6) % 5,
+    ),
 }  # fmt: skip
 
 
@@ -154,7 +158,7 @@ def test_no_output_changes(kind: str) -> None:
     case = Case(kind, 3)
     before = case.outputs(case.model)
     # Normalisation adds ε to a variance: with factors this far from 1 that shows.
-    normed = kind in ("batch norm", "attention")
+    normed = kind in ("batch norm", "attention", "transformer")
     rtol, atol = (1e-2, 1e-2) if normed else (1e-3, 1e-5)
     assert torch.allclose(case.outputs(case.moved(3)), before, rtol, atol)
     assert torch.allclose(case.outputs(case.canonical(case.model)), before, rtol=1e-3, atol=1e-5)

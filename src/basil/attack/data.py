@@ -13,7 +13,7 @@ from basil import rng
 from basil.attack.check import at_least, label, positive
 from basil.attack.view import Attack, Lie, View
 from basil.data import Dataset, Samples
-from basil.data.samples import Array
+from basil.data.samples import IGNORED, Array
 from basil.errors import UserError
 
 Poison = Callable[..., Samples]
@@ -75,11 +75,14 @@ def _label_flip(
 ) -> Samples:
     """Trains honestly on labels C − 1 − y; with source and target: on that one class mislabelled.
 
+    Where each token has a label, on all of them.
+
     (Tolpegin et al., ESORICS 2020, flip single classes; reversing all C is common since.)
     """
     _classifies("label-flip", dataset)
     if source == target == -1:
-        return Samples(samples.x, dataset.classes - 1 - samples.y, samples.fine)
+        flipped = np.where(samples.y == IGNORED, IGNORED, dataset.classes - 1 - samples.y)
+        return Samples(samples.x, flipped, samples.fine)
     label("source", source, dataset.classes)
     label("target", target, dataset.classes)
     if source == target:

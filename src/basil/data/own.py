@@ -11,6 +11,7 @@ from basil.data.samples import Array, Dataset, Samples
 from basil.errors import UserError
 
 OWN = "own"
+BROUGHT = ("text", OWN)  # what is in them is the user's: runs record it
 FACTS = "dataset.json"
 
 
@@ -30,24 +31,27 @@ def load_own(folder: Path) -> Dataset:
     """train-x.npy, train-y.npy, test-x.npy, test-y.npy, and dataset.json with what all nodes share.
 
     dataset.json: {"classes": 10, "mean": [33.3], "std": [78.6]}, the same on every machine; 0
-    classes for regression.  The files are read without pickle.
+    classes for regression, with "targets": 3 where it has several; mean and std [] for tokens.
+    The files are read without pickle.
     """
-    classes, mean, std = _facts(folder / FACTS)
+    classes, targets, mean, std = _facts(folder / FACTS)
     train, test = (_samples(folder, name) for name in ("train", "test"))
-    names = tuple(str(i) for i in range(classes))
+    names = tuple(str(i) for i in range(classes or targets))
     made = Dataset(folder.resolve().name, train, test, classes, names, mean, std)
     return checked(made, str(folder))
 
 
-def _facts(path: Path) -> tuple[int, tuple[float, ...], tuple[float, ...]]:
+def _facts(path: Path) -> tuple[int, int, tuple[float, ...], tuple[float, ...]]:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        classes, mean, std = facts["classes"], tuple(facts["mean"]), tuple(facts["std"])
+        classes, targets = facts["classes"], facts.get("targets", 0)
+        mean, std = tuple(facts["mean"]), tuple(facts["std"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read as facts of a data set: {error}") from error
-    if type(classes) is not int or not all(type(value) in (int, float) for value in mean + std):
+    whole = type(classes) is type(targets) is int
+    if not whole or not all(type(value) in (int, float) for value in mean + std):
         raise UserError(f'{path}: it must be like {{"classes": 10, "mean": [33.3], "std": [78.6]}}')
-    return classes, mean, std
+    return classes, targets, mean, std
 
 
 def _samples(folder: Path, name: str) -> Samples:

@@ -2,17 +2,18 @@
 
 Every entry takes the labels of all the samples, the number of nodes and a random stream, and
 returns one array of sample indices for each node.  Every sample goes to exactly one node, and no
-node goes without.
+node goes without.  An entry that states `by_key` takes the samples' keys in the place of labels.
 """
 
+import heapq
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from basil.data.samples import Array
+from basil.data.samples import Array, Samples
 from basil.errors import UserError
-from basil.table import Table
+from basil.table import Table, states
 
 Indices = npt.NDArray[np.int64]
 
@@ -109,11 +110,55 @@ def dirichlet(
     return np.split(order[np.argsort(owner, kind="stable")], ends[:-1])
 
 
+@states(by_key=True)
+def by_key(keys: Array, nodes: int, rng: np.random.Generator) -> list[Indices]:
+    """Whole keys (a speaker, a document) go to one node, about as many samples to each.
+
+    Largest keys first, each to the node that has least so far.  With fewer keys than nodes they
+    are cut into fair shares.  A data set with keys is `text`; without, finer labels are the keys.
+    """
+    _check(keys, nodes)
+    shuffled = rng.permutation(len(keys))
+    order = shuffled[np.argsort(keys[shuffled], kind="stable")].astype(np.int64)
+    ends = np.flatnonzero(np.diff(keys[order])) + 1
+    pieces = np.split(order, ends)
+    if len(pieces) < nodes:
+        share = len(keys) // nodes
+        pieces = [cut for whole in pieces for cut in _slices(whole, -(-len(whole) // share))]
+    pieces = [pieces[i] for i in rng.permutation(len(pieces))]  # chance among equals
+    held: list[list[Indices]] = [[] for _ in range(nodes)]
+    least = [(0, int(place), int(node)) for place, node in enumerate(rng.permutation(nodes))]
+    for piece in sorted(pieces, key=len, reverse=True):
+        size, place, node = least[0]
+        held[node].append(piece)
+        heapq.heapreplace(least, (size + len(piece), place, node))
+    return [np.concatenate(hand) for hand in held]
+
+
 PARTITIONS: Table[Callable[..., list[Indices]]] = Table(
     "partition",
-    {"iid": iid, "sorted": by_class, "shards": shards, "dirichlet": dirichlet},
+    {
+        "iid": iid,
+        "sorted": by_class,
+        "shards": shards,
+        "dirichlet": dirichlet,
+        "by-key": by_key,
+    },
     takes=("labels", "nodes", "rng"),
 )
+
+
+def dealt_by(partition: str, samples: Samples) -> Array:
+    """What a partition of this name goes by: the samples' labels, or their keys."""
+    if not getattr(PARTITIONS[partition], "by_key", False):
+        return samples.y
+    keys = samples.fine if samples.key is None else samples.key
+    if keys is None:
+        raise UserError(
+            f"partition {partition!r} deals samples by their keys, and this data set has none;"
+            " 'text' has, and Samples(x, y, key=…)"
+        )
+    return keys
 
 
 def _check(labels: Array, nodes: int) -> None:
@@ -136,6 +181,11 @@ def _sorted_by_class(labels: Array, rng: np.random.Generator, partition: str) ->
         raise UserError(
             f"partition {partition!r} deals samples by class, but this data set has real numbers "
             "to predict (regression); use 'iid'"
+        )
+    if labels.ndim > 1:
+        raise UserError(
+            f"partition {partition!r} deals samples by class, but this data set has a label for "
+            "each token; use 'iid', or 'by-key' where samples have keys"
         )
     shuffled = rng.permutation(len(labels))
     order: Indices = shuffled[np.argsort(labels[shuffled], kind="stable")].astype(np.int64)

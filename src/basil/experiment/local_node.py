@@ -72,7 +72,7 @@ def _offer(held: NodeData, data: Dataset, own: bool) -> NodeData:
     like, samples = data.train, len(data.train)
     if own:  # everybody's dummies are the same, whatever data anybody has
         labels = np.arange(data.classes or 2).astype(like.y.dtype)
-        like = Samples(like.x, labels)
+        like = Samples(like.x[np.arange(len(labels)) % len(like.x)], labels)
         samples *= recipe.ring.nodes  # as if all had as many
     return offer(held, data, like, samples, _secret_stream)
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from basil import rng
 from basil.attack import DataAttack, poisoned
 from basil.data import PARTITIONS, Dataset, Samples
+from basil.data.partition import dealt_by
+from basil.data.samples import are_tokens
 from basil.errors import UserError
 from basil.experiment.offers import Offers, batch_size, make_dummies, make_offers
 from basil.experiment.options import options_of
@@ -97,7 +99,7 @@ def deal(participants: Participants, data: Dataset, public: Numbers) -> dict[int
     partition = PARTITIONS[recipe.data.partition]
     options = options_of(recipe.data, PARTITIONS, "partition")
     stream = rng.stream(recipe.seed, "partition")
-    labels = np.delete(data.train.y, public)
+    labels = np.delete(dealt_by(recipe.data.partition, data.train), public, axis=0)
     parts = partition(labels, recipe.data.dealt_to or recipe.ring.nodes, stream, **options)
     if recipe.data.dealt_to:  # more have data than take part
         some = rng.stream(recipe.seed, "participants").permutation(len(parts))
@@ -139,6 +141,11 @@ def offer(
     node's noise comes from, see `make_offers`.
     """
     recipe = held.participants.recipe
+    if are_tokens(data.train.x) or data.train.y.ndim > 1:
+        raise UserError(
+            f"sharing.alpha = {recipe.sharing.alpha}: tokens, and samples with several targets,"
+            " cannot be shared yet"
+        )
     size, made = batch_size(recipe, samples), make_dummies(recipe, like, samples)
     offers = make_offers(
         recipe, data, held.train, held.local, held.poisoned, held.public, size, made, chance

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from basil.errors import UserError
 from basil.learning.layout import Layout, frozen_norms, layout_of
-from basil.learning.models import Loss
+from basil.learning.models import Loss, right_share
 from basil.learning.optimizers import SGD, Optimizer
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
@@ -130,7 +130,7 @@ class Compute:
     def _probe(self) -> None:
         """A loss must be one number a sample: a mean over the batch would hide its spread."""
         self._load(self.initial, training=False)
-        x, y = self.pool.take(slice(0, 2))
+        x, y = self.pool.trial()
         try:
             with torch.no_grad():
                 outputs = self.network(x)
@@ -147,7 +147,7 @@ class Compute:
                 f"loss: it must return one number for each sample, so a vector of {len(x)} for"
                 f" {len(x)} samples, not shape {tuple(losses.shape)}; use reduction='none'"
             )
-        self.classifies = outputs.ndim == 2
+        self.classifies = outputs.ndim == y.ndim + 1  # scores of classes, for each label
 
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
         """Per-sample losses of one model on several batches (+inf if the model is not finite)."""
@@ -243,6 +243,6 @@ class Compute:
                     outputs = self.network(x)
                     losses[i] += self.loss(outputs, y).sum(dtype=torch.float64)
                     if self.classifies:
-                        right[i] += (outputs.argmax(1) == y).sum()
+                        right[i] += right_share(outputs, y).sum()
         accuracy = (right / samples).tolist() if self.classifies else [float("nan")] * len(models)
         return kept(list(zip((losses / samples).tolist(), accuracy, strict=True)))

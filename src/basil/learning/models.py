@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from basil.data.samples import IGNORED
 from basil.errors import UserError
 from basil.learning.language import causal_lm
 from basil.table import PLAIN, Table, states
@@ -151,6 +152,68 @@ def softmax(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
 
 
+class CausalAttention(nn.Module):
+    """Self-attention in which no token sees a later one; weights as nn.MultiheadAttention's."""
+
+    bias_k = None
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.embed_dim, self.num_heads = width, heads
+        self.in_proj, self.out_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, t, width = x.shape
+        q, k, v = self.in_proj(x).view(n, t, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out: Tensor = self.out_proj(seen.transpose(1, 2).reshape(n, t, width))
+        return out
+
+
+class Block(nn.Module):
+    """Attention, then two fully connected layers, each added to what went in."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(width), CausalAttention(width, heads)
+        self.after, self.wide = nn.LayerNorm(width), nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm(x))
+        out: Tensor = x + self.narrow(nn.functional.gelu(self.wide(self.after(x))))
+        return out
+
+
+class TinyTransformer(nn.Module):
+    """Tokens [n, length] to scores of the token that follows each, [n, length, vocabulary]."""
+
+    def __init__(self, length: int, vocabulary: int, width: int, depth: int, heads: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.positions = nn.Parameter(torch.randn(length, width))
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(depth)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.norm(self.blocks(self.tokens(x) + self.positions)))
+        return scores
+
+
+def tiny_transformer(
+    shape: Shape, classes: int, *, width: int = 32, depth: int = 2, heads: int = 2
+) -> nn.Module:
+    """A small transformer that predicts each next token, for data sets such as `text`."""
+    if len(shape) != 1:
+        raise UserError(f"model tiny-transformer takes rows of tokens, not {shape}")
+    if min(width, depth, heads) < 1 or width % heads:
+        raise UserError(
+            f"learning.width = {width}, depth = {depth}, heads = {heads}: each must be 1 or more,"
+            " and width a multiple of heads"
+        )
+    return TinyTransformer(shape[0], classes, width, depth, heads)
+
+
 @states(regression=True)
 def linear(shape: Shape, classes: int) -> nn.Module:
     """Least squares without an intercept: a quadratic problem (for Theorem 2)."""
@@ -199,6 +262,7 @@ MODELS = Table(
         "resnet": resnet,
         "gelu": gelu,
         "softmax": softmax,
+        "tiny-transformer": tiny_transformer,
         "linear": linear,
         "causal-lm": causal_lm,
     },
@@ -219,13 +283,33 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of each sample."""
-    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+    """Cross-entropy of each sample; of a sequence, the mean over its tokens that have a label."""
+    if outputs.ndim == 2:
+        return nn.functional.cross_entropy(outputs, targets, reduction="none")
+    each = nn.functional.cross_entropy(
+        outputs.flatten(0, -2), targets.flatten(), reduction="none", ignore_index=IGNORED
+    )
+    return _over_tokens(each.view_as(targets), targets)
 
 
 def half_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """½ (output − target)² of each sample."""
-    return (outputs - targets).square() / 2
+    """½ (output − target)² of each sample; of several targets, the mean."""
+    if targets.ndim > 1 and outputs.shape != targets.shape:  # or one would be spread over others
+        raise ValueError(f"outputs {list(outputs.shape)} for targets {list(targets.shape)}")
+    each = (outputs - targets).square() / 2
+    return each if targets.ndim == 1 else each.flatten(1).mean(1)
+
+
+def right_share(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Is each sample classified right?  Of a sequence, the share of its tokens that are."""
+    hits = outputs.argmax(-1) == targets
+    return hits if targets.ndim == 1 else _over_tokens(hits.float(), targets)
+
+
+def _over_tokens(values: Tensor, targets: Tensor) -> Tensor:
+    """The mean over the tokens of each sample that have a label."""
+    known = targets != IGNORED
+    return values.where(known, 0).flatten(1).sum(1) / known.flatten(1).sum(1).clamp(min=1)
 
 
 LOSSES = Table(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from basil.learning.layout import Layout, frozen_norms
-from basil.learning.models import Loss
+from basil.learning.models import Loss, right_share
 from basil.learning.pool import Pool
 from basil.learning.symmetry import Canonical
 
@@ -125,7 +125,8 @@ class Kernels:
         state = self.layout.state(self.layout.views(vector))
         outputs = functional_call(self.network, state, (x,))
         losses = self.loss(outputs, y).float()
-        right = outputs.argmax(1) == y if outputs.ndim == 2 else torch.zeros_like(y).bool()
+        classifies = outputs.ndim == y.ndim + 1
+        right = right_share(outputs, y) if classifies else torch.zeros_like(losses)
         lines = torch.linalg.vector_norm(vector.view(-1, LINE), torch.inf, dim=1)
         return torch.where(lines.amax() < torch.inf, losses, torch.inf), right  # amax keeps nan
 

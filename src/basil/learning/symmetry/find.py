@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
 from basil.learning.layout import Layout, Slot
-from basil.learning.models import PooledConv2d
+from basil.learning.models import CausalAttention, PooledConv2d
 from basil.learning.symmetry.adapters import adapters
 from basil.learning.symmetry.drafts import Draft, Flow, heads_of, in_one_order, is_pair, units_of
 from basil.learning.symmetry.kinds import (
@@ -50,8 +50,8 @@ def find(network: nn.Module, layout: Layout, sample: Tensor) -> Symmetries:
 
 
 class _Tracer(fx.Tracer):
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, PooledConv2d) or super().is_leaf_module(m, module_qualified_name)
+    def is_leaf_module(self, m: nn.Module, name: str) -> bool:
+        return isinstance(m, PooledConv2d | CausalAttention) or super().is_leaf_module(m, name)
 
 
 class _Search:
@@ -348,23 +348,24 @@ class _Search:
         return Flow(self._made(name, f"{name}.weight", size, before), len(_shape(node)) - 1)
 
     def _attention(
-        self, node: fx.Node, name: str, module: nn.MultiheadAttention, flow: Flow
+        self, node: fx.Node, name: str, module: nn.MultiheadAttention | CausalAttention, flow: Flow
     ) -> Any:
-        weight, bias = self._slot(f"{name}.in_proj_weight"), self._slot(f"{name}.in_proj_bias")
+        inner = f"{name}.in_proj{'.' if isinstance(module, CausalAttention) else '_'}"
+        weight, bias = self._slot(f"{inner}weight"), self._slot(f"{inner}bias")
         if weight is None or module.bias_k is not None:
             return (self._not_understood(node, "MultiheadAttention with other sizes"), None)
         E, heads = module.embed_dim, module.num_heads
         axis = len(_shape(node.args[0])) - 1
-        for i, arg in enumerate(node.args[:3]):  # rows of q, k and v
+        for i in range(3):  # rows of q, k and v
+            arg = node.args[i % len(node.args)]
             own = Slot(weight.name, (E, E), weight.start + i * E * E, 0, True)
             self._read(self._flow(arg), own, axis, E, 1)
-            read = self._flow(arg).draft
-            if read is not None:
-                read.root().linear = False
+            self._through(self._flow(arg))
         out = self._made(f"{name}.out_proj", f"{name}.out_proj.weight", E)
         read_out = self._slot(f"{name}.out_proj.weight")
         self.pairs.extend(heads_of(name, E, heads, weight, bias, read_out))
-        return (Flow(out, axis), None)
+        made = Flow(out, axis)
+        return made if isinstance(module, CausalAttention) else (made, None)
 
     def _passed(self, node: fx.Node, name: str, module: nn.Module, flow: Flow) -> Flow:
         return self._through(flow)
@@ -399,7 +400,7 @@ HANDLERS: list[tuple[Any, Handler]] = [
     (BatchNorm, _Search._batch_norm),
     ((nn.LayerNorm, nn.RMSNorm), _Search._layer_norm),
     (nn.Embedding, _Search._embedding),
-    (nn.MultiheadAttention, _Search._attention),
+    ((nn.MultiheadAttention, CausalAttention), _Search._attention),
     (HOMOGENEOUS, _Search._passed),
     (ELEMENTWISE, _Search._elementwise),
     (nn.Flatten, _Search._flattened),
