@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from basil import register, testing, theory
     from basil.api import Result, compare, load_models, plan, resume, run, sweep
     from basil.attack import Attack, DataAttack, View, declares
-    from basil.data import Dataset, Samples
+    from basil.data import Dataset, Samples, from_samples
     from basil.errors import UserError
     from basil.protocol import requests
     from basil.protocol.node import Node
@@ -40,6 +40,7 @@ __all__ = [
     "View",
     "compare",
     "declares",
+    "from_samples",
     "load_models",
     "plan",
     "register",
@@ -54,7 +55,7 @@ __all__ = [
 
 _HOMES = {
     "basil.attack": ("Attack", "DataAttack", "View", "declares"),
-    "basil.data": ("Dataset", "Samples"),
+    "basil.data": ("Dataset", "Samples", "from_samples"),
     "basil.errors": ("UserError",),
     "basil.protocol.node": ("Node",),
     "basil.protocol.rules": ("Candidates", "Choice"),

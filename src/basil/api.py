@@ -15,7 +15,8 @@ from typing import Any
 
 from torch import nn
 
-from basil.data import Dataset
+from basil.data import Dataset, from_samples
+from basil.data.convert import Collate, is_pair
 from basil.experiment import Custom, Machine, Simulation, run_in_foreground, set_up
 from basil.experiment import resume as resume_run
 from basil.learning.models import Loss
@@ -40,7 +41,8 @@ def run(
     set: Changes | None = None,
     model: nn.Module | None = None,
     loss: Loss | None = None,
-    dataset: Dataset | None = None,
+    dataset: Dataset | tuple[Any, Any] | None = None,
+    collate: Collate | None = None,
     device: str = "auto",
     deterministic: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -53,7 +55,8 @@ def run(
     model: any network whose parameters are float32; its present weights are x⁰.  BatchNorm's
     running statistics travel with the model; dropout draws from the node's own stream.
     loss: from outputs and targets to one number for each sample (reduction="none").
-    dataset: a `basil.Dataset` of numpy arrays.
+    dataset: a `basil.Dataset` of numpy arrays, or (train, test) as `basil.from_samples` takes them;
+    collate: the same as there.
     deterministic: on a GPU, the same bits again at the price of some speed (a CPU with one thread
     always gives them).
     callbacks: hear of the run while it goes on, see `basil.record.callback.Callback`.
@@ -66,7 +69,7 @@ def run(
     """
     chosen = _recipe(recipe, set)
     machine = Machine(device, deterministic)
-    setup = set_up(chosen, Custom(model, loss, dataset), machine)
+    setup = set_up(chosen, Custom(model, loss, _own(dataset, collate)), machine)
     if chosen.canonical and (sentence := setup.compute.symmetries.warning):
         warnings.warn(sentence, stacklevel=2)
     folder = Path(out)
@@ -81,14 +84,16 @@ def resume(
     *,
     model: nn.Module | None = None,
     loss: Loss | None = None,
-    dataset: Dataset | None = None,
+    dataset: Dataset | tuple[Any, Any] | None = None,
+    collate: Collate | None = None,
     device: str = "auto",
     deterministic: bool = False,
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
 ) -> Result:
     """Go on with an interrupted run; bring the same model, loss and data that it began with."""
-    custom, machine = Custom(model, loss, dataset), Machine(device, deterministic)
+    custom = Custom(model, loss, _own(dataset, collate))
+    machine = Machine(device, deterministic)
     go_on = partial(resume_run, Path(folder), custom, machine)
     return Result(Path(folder), run_in_foreground(go_on, Path(folder), callbacks, progress))
 
@@ -191,6 +196,11 @@ def _carry_out(todo: Sequence[Case], where: ExecutionSettings) -> list[CaseOutco
     """Run all; what became of each, in their order."""
     ended = {outcome.case.folder: outcome for outcome in run_cases(todo, where)}
     return [ended[case.folder] for case in todo]
+
+
+def _own(dataset: Any, collate: Collate | None) -> Any:
+    """A data set of one's own; what it is otherwise is for its checks to say."""
+    return from_samples(*dataset, collate=collate) if is_pair(dataset) else dataset
 
 
 def _recipe(recipe: Source | Recipe, changes: Changes | None = None) -> Recipe:
