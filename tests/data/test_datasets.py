@@ -6,7 +6,7 @@ import gzip
 import numpy as np
 import pytest
 
-from basil.data import DATASETS, OWN, load, present, sources, where
+from basil.data import BROUGHT, DATASETS, load, present, sources, where
 from basil.data.sources import SOURCES, Source
 from basil.errors import UserError
 
@@ -51,7 +51,7 @@ def check(data):
 
 
 def test_every_set_has_a_source_a_summary_and_options():
-    assert [*SOURCES, OWN] == list(DATASETS)  # what is brought along comes from nowhere
+    assert [*SOURCES, *BROUGHT] == list(DATASETS)  # what is brought along comes from nowhere
     for name in DATASETS:
         assert DATASETS.summary(name)
         DATASETS.options(name)

@@ -122,7 +122,7 @@ def data_where(args: argparse.Namespace) -> int:
     """basil data where [NAME]"""
     rows = []
     for name in [args.name] if args.name else list(DATASETS):
-        if name == data.OWN:
+        if name in data.BROUGHT:
             said = "is brought along, from wherever it is"
         elif SOURCES.get(name, ...) is None:
             said = "comes with Basil"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from basil.data import DATASETS, OWN
+from basil.data import BROUGHT, DATASETS
 from basil.engine.process import Work
 from basil.experiment.setup import Setup
 from basil.foreign import whereabouts
@@ -44,7 +44,7 @@ def _extensions(setup: Setup) -> dict[str, Any]:
 def _own_data(setup: Setup) -> dict[str, Any]:
     """What the data was, where Basil does not ship it."""
     name = setup.recipe.data.dataset
-    shipped = name != OWN and DATASETS.digest(name) is None
+    shipped = name not in BROUGHT and DATASETS.digest(name) is None
     return {} if shipped else {"data": setup.data.facts()}
 
 
