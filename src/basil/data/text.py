@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from basil import rng
+from basil.data import smollm2
 from basil.data.samples import IGNORED, Array, Dataset, Samples
 from basil.errors import UserError
 from basil.table import nearest
@@ -28,7 +29,8 @@ def text(
 ) -> Dataset:
     """A UTF-8 text file: from each token, predict the next; for `tiny-transformer`.
 
-    tokenizer: "bytes", or a tokenizer.json, for which the package `tokenizers` must be installed.
+    tokenizer: "bytes"; a tokenizer.json, which the package `tokenizers` reads; or "smollm2", that
+    of the language model.
     length: of a sequence, in tokens.  by: what partition `by-key` gives to a node as a whole;
     "speaker": all paragraphs below a line NAME:, "document": what stands between blank lines,
     "block": one of up to 100 equal parts.  No sequence belongs to two of them; where their end
@@ -97,6 +99,7 @@ def _encoder(name: str) -> tuple[Encode, int]:
     """From text to tokens, and how many different ones there are."""
     if name == BYTES:
         return lambda text: np.frombuffer(text.encode(), np.uint8), 256
+    file = smollm2.unpacked() / "tokenizer.json" if name == smollm2.NAME else Path(name)
     try:
         from tokenizers import Tokenizer
     except ImportError:
@@ -105,7 +108,7 @@ def _encoder(name: str) -> tuple[Encode, int]:
             f" run `pip install tokenizers`, or use {BYTES!r}"
         ) from None
     try:
-        made = Tokenizer.from_file(str(Path(name).expanduser()))
+        made = Tokenizer.from_file(str(file.expanduser()))
     except Exception as error:  # the package raises nothing more precise
         raise UserError(f"tokenizer = {name!r} cannot be read: {error}") from error
     return lambda text: np.array(made.encode(text).ids, np.int64), made.get_vocab_size()
