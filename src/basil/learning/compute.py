@@ -19,14 +19,15 @@ from torch import Tensor, nn
 
 from basil.errors import UserError
 from basil.learning.layout import Layout, frozen_norms, layout_of
+from basil.learning.metrics import Metric
 from basil.learning.models import Loss, right_share
 from basil.learning.optimizers import SGD, Optimizer
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
 from basil.learning.symmetry import Canonical, Symmetries, find
 
-Tested = list[tuple[float, float]]
-"""Mean loss and accuracy of each of some models."""
+Tested = list[tuple[float, ...]]
+"""Mean loss and accuracy of each of some models, and then the metrics that were asked for."""
 
 CPU_CHUNK, GPU_CHUNK = 200, 1000  # test samples at a time: about what a cache holds; enough to fill
 
@@ -230,8 +231,29 @@ class Compute:
         """Which one each of them is: read together, so that a GPU is waited for once."""
         return kept([selection.index for selection in selections])
 
-    def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> Promise[Tested]:
-        """Mean loss and accuracy (nan for regression) of each model on a pool's first samples."""
+    def test(
+        self, models: Sequence[Tensor], pool: Pool, samples: int, metrics: Sequence[Metric] = ()
+    ) -> Promise[Tested]:
+        """Mean loss, accuracy (nan for regression) and metrics on a pool's first samples."""
+        if not metrics:
+            return kept(self._tested(models, pool, samples))
+        targets = pool.y[:samples].cpu()
+        found: Tested = []
+        for model in models:  # one by one: the outputs for a whole test set take room
+            seen: list[Tensor] = []
+            [known] = self._tested([model], pool, samples, seen)
+            outputs = torch.cat(seen)
+            found.append((*known, *(metric(outputs, targets) for metric in metrics)))
+        return kept(found)
+
+    def _tested(
+        self,
+        models: Sequence[Tensor],
+        pool: Pool,
+        samples: int,
+        seen: list[Tensor] | None = None,
+    ) -> Tested:
+        """Mean loss and accuracy; `seen` is given all outputs."""
         chunk = GPU_CHUNK if self.device.type == "cuda" else CPU_CHUNK
         losses = torch.zeros(len(models), dtype=torch.float64, device=self.device)
         right = torch.zeros_like(losses)
@@ -241,8 +263,10 @@ class Compute:
                 for i, model in enumerate(models):
                     self._load(model, training=False)
                     outputs = self.network(x)
+                    if seen is not None:
+                        seen.append(outputs.cpu())
                     losses[i] += self.loss(outputs, y).sum(dtype=torch.float64)
                     if self.classifies:
                         right[i] += right_share(outputs, y).sum()
         accuracy = (right / samples).tolist() if self.classifies else [float("nan")] * len(models)
-        return kept(list(zip((losses / samples).tolist(), accuracy, strict=True)))
+        return list(zip((losses / samples).tolist(), accuracy, strict=True))

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from basil.learning.compute import Compute, Tested
+from basil.learning.metrics import HIGHER, LOWER, Metric, worst_of
 from basil.learning.pool import Pool
 from basil.learning.promises import Promise
 
@@ -25,37 +26,35 @@ class Evaluation:
     samples: int  # so many of the test set
     every: int = 1
     triggered: Pool | None = None
+    metrics: tuple[Metric, ...] = ()
 
 
 def evaluate(models: Iterable[Tensor], on: Evaluation) -> Promise[dict[str, Any]]:
-    """Worst and mean test accuracy and loss over models (§VI reports the worst).
+    """Worst and mean test accuracy, loss and metrics over models (§VI reports the worst).
 
-    Models that several nodes share are evaluated once.  Accuracy is None for regression; a loss
-    that is not finite is None too, since JSON has no infinity.
+    Models that several nodes share are evaluated once.  Accuracy is None for regression; what is
+    not finite is None too, since JSON has no infinity.
     """
     models = list(models)
     distinct = {id(model): model for model in models}
-    tested = on.compute.test(list(distinct.values()), on.test, on.samples)
+    tested = on.compute.test(list(distinct.values()), on.test, on.samples, on.metrics)
     fooled = None
     if on.triggered is not None:
         some = min(on.samples, len(on.triggered))
         fooled = on.compute.test(list(distinct.values()), on.triggered, some)
 
-    def each(promise: Promise[Tested]) -> tuple[list[float], list[float]]:
-        """Losses and accuracies of all models, those of a shared one as often as it occurs."""
+    def each(promise: Promise[Tested], what: int, better: str) -> dict[str, float | None]:
+        """One of the numbers, over all models: of a shared one as often as it occurs."""
         of = dict(zip(distinct, promise.wait(), strict=True))
-        found = [of[id(model)] for model in models]
-        return [loss for loss, _ in found], [accuracy for _, accuracy in found]
+        found = [of[id(model)][what] for model in models]
+        return {"worst": _worst(worst_of(better), found), "mean": _mean(found)}
 
     def keep() -> dict[str, Any]:
-        losses, accuracies = each(tested)
-        found: dict[str, Any] = {
-            "accuracy": {"worst": _worst(min, accuracies), "mean": _mean(accuracies)},
-            "loss": {"worst": _worst(max, losses), "mean": _mean(losses)},
-        }
+        found = {"accuracy": each(tested, 1, HIGHER), "loss": each(tested, 0, LOWER)}
+        for what, metric in enumerate(on.metrics, start=2):
+            found[metric.name] = each(tested, what, metric.better)
         if fooled is not None:
-            rates = each(fooled)[1]
-            found["attack_success"] = {"worst": _worst(max, rates), "mean": _mean(rates)}
+            found["attack_success"] = each(fooled, 1, LOWER)
         return found
 
     return Promise(keep)
@@ -68,5 +67,5 @@ def _mean(values: list[float]) -> float | None:
 
 def _worst(pick: Callable[[list[float]], float], values: list[float]) -> float | None:
     """None for no values at all (a Byzantine peer's own run), or one that is not finite."""
-    worst = pick(values) if values else math.nan
+    worst = pick(values) if values and not any(map(math.isnan, values)) else math.nan
     return worst if math.isfinite(worst) else None

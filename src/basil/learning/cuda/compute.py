@@ -32,6 +32,7 @@ from basil.learning.cuda.parallel_scoring import ParallelScoring
 from basil.learning.cuda.places import Models, Places
 from basil.learning.cuda.training_stream import TrainingStream
 from basil.learning.cuda.turn import Turn, Turns
+from basil.learning.metrics import Metric
 from basil.learning.models import Loss
 from basil.learning.optimizers import SGD, Optimizer
 from basil.learning.pool import Batch, Pool
@@ -279,7 +280,11 @@ class GraphCompute(Compute):
 
         return wait
 
-    def test(self, models: Sequence[Tensor], pool: Pool, samples: int) -> Promise[Tested]:
+    def test(
+        self, models: Sequence[Tensor], pool: Pool, samples: int, metrics: Sequence[Metric] = ()
+    ) -> Promise[Tested]:
+        if metrics:  # they want the outputs of a whole test set, which no graph could hold
+            return super().test(models, pool, samples, metrics)
         evaluator = self._evaluators.get((pool, samples))
         if evaluator is None or evaluator.room < len(models):
             if evaluator is not None and self.device.type == "cuda":
