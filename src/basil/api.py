@@ -19,6 +19,7 @@ from basil.data import Dataset, from_samples
 from basil.data.convert import Collate, is_pair
 from basil.experiment import Custom, Machine, Simulation, run_in_foreground, set_up
 from basil.experiment import resume as resume_run
+from basil.learning.metrics import Measure
 from basil.learning.models import Loss
 from basil.many.cases import Case, CaseOutcome, ExecutionSettings, check, comparison, run_cases
 from basil.many.sweep import sweep_cases, tidy, write_table
@@ -43,6 +44,7 @@ def run(
     loss: Loss | None = None,
     dataset: Dataset | tuple[Any, Any] | None = None,
     collate: Collate | None = None,
+    metrics: Sequence[Measure] = (),
     device: str = "auto",
     deterministic: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -57,6 +59,8 @@ def run(
     loss: from outputs and targets to one number for each sample (reduction="none").
     dataset: a `basil.Dataset` of numpy arrays, or (train, test) as `basil.from_samples` takes them;
     collate: the same as there.
+    metrics: what else to measure on the test set, from outputs and targets to a number, or to one
+    for each sample; higher is better unless a function has `better = "lower"`.
     deterministic: on a GPU, the same bits again at the price of some speed (a CPU with one thread
     always gives them).
     callbacks: hear of the run while it goes on, see `basil.record.callback.Callback`.
@@ -69,7 +73,7 @@ def run(
     """
     chosen = _recipe(recipe, set)
     machine = Machine(device, deterministic)
-    setup = set_up(chosen, Custom(model, loss, _own(dataset, collate)), machine)
+    setup = set_up(chosen, Custom(model, loss, _own(dataset, collate), tuple(metrics)), machine)
     if chosen.canonical and (sentence := setup.compute.symmetries.warning):
         warnings.warn(sentence, stacklevel=2)
     folder = Path(out)
@@ -86,13 +90,14 @@ def resume(
     loss: Loss | None = None,
     dataset: Dataset | tuple[Any, Any] | None = None,
     collate: Collate | None = None,
+    metrics: Sequence[Measure] = (),
     device: str = "auto",
     deterministic: bool = False,
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
 ) -> Result:
-    """Go on with an interrupted run; bring the same model, loss and data that it began with."""
-    custom = Custom(model, loss, _own(dataset, collate))
+    """Go on with an interrupted run; bring the same model, loss, data and metrics as then."""
+    custom = Custom(model, loss, _own(dataset, collate), tuple(metrics))
     machine = Machine(device, deterministic)
     go_on = partial(resume_run, Path(folder), custom, machine)
     return Result(Path(folder), run_in_foreground(go_on, Path(folder), callbacks, progress))

@@ -17,6 +17,7 @@ from basil.attack.data import Poison
 from basil.attack.view import Lie, Trial, Work
 from basil.data import DATASETS, PARTITIONS
 from basil.errors import UserError
+from basil.learning.metrics import HIGHER, METRICS
 from basil.learning.models import LOSSES, MODELS
 from basil.learning.optimizers import OPTIMIZERS
 from basil.learning.schedule import SCHEDULES
@@ -94,6 +95,11 @@ def loss(name: str) -> Callable[[F], F]:
 def optimizer(name: str) -> Callable[[F], F]:
     """An optimiser, (model, gradient, rate, remembered, *, options) -> the model after a step."""
     return _into(OPTIMIZERS, name)
+
+
+def metric(name: str, better: str = HIGHER) -> Callable[[F], F]:
+    """A metric, (outputs, targets, *, options) -> a number, or one a sample; better: or "lower"."""
+    return _into(METRICS, name, better=better)
 
 
 def schedule(name: str) -> Callable[[F], F]:

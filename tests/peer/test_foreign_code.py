@@ -9,7 +9,9 @@ import pytest
 from basil import foreign
 from basil.attack import ATTACKS
 from basil.experiment import set_up
+from basil.learning.metrics import METRICS
 from basil.recipe import parse
+from basil.record.read import read_run
 
 from nursery import Ring
 
@@ -20,12 +22,16 @@ RECIPE: dict[str, Any] = {
     "scheme": {"rounds": 3},
     "learning": {"model": "softmax", "batch": 16, "rate": 0.1},
     "attack": {"name": "mine.py:upside_down"},
-    "record": {"every": 2},
+    "record": {"every": 2, "metrics": ["mine.py:boldness"]},
 }
 MINE = '''
 def upside_down(view, *, factor: float = 1.0):
     """Minus the nearest model."""
     return -factor * view.honest
+
+def boldness(outputs, targets):
+    """The largest output of each sample."""
+    return outputs.amax(1)
 '''
 
 
@@ -35,7 +41,8 @@ def ring(
 ) -> Iterator[Ring]:
     """Four nodes, each with its own copy of the file beside its roster."""
     monkeypatch.setattr(foreign, "_folders", [str(tmp_path)])
-    monkeypatch.setattr(ATTACKS, "_foreign", {})
+    for table in (ATTACKS, METRICS):
+        monkeypatch.setattr(table, "_foreign", {})
     (tmp_path / "mine.py").write_text(MINE)
     ring = ring_of(RECIPE)
     for i in range(ring.nodes):
@@ -49,6 +56,13 @@ def test_a_ring_carries_out_what_a_file_says(ring: Ring) -> None:
     for i in range(ring.nodes):
         ring.start(i, *(["--attack", "mine.py:upside_down"] * (i in byzantine)))
     assert set(ring.wait().values()) == {0}, ring.story(range(ring.nodes))
+    benign = next(i for i in range(ring.nodes) if i not in byzantine)
+    run = read_run(ring.node(benign) / "run")
+    assert list(run.facts["extensions"]) == [
+        "attack mine.py:upside_down",
+        "metric mine.py:boldness",
+    ]
+    assert all(line["boldness"]["worst"] > 0 for line in run.metrics)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from basil.experiment import Simulation, set_up
 from basil.peer.run.merge import merge
 from basil.recipe import parse
+from basil.record.read import read_run
 
 from nursery import Ring
 
@@ -20,7 +21,7 @@ SMALL: dict[str, Any] = {
     "ring": {"nodes": N, "byzantine": 2, "connectivity": 3},
     "scheme": {"rounds": 4},
     "learning": {"model": "softmax", "batch": 16, "rate": 0.1},
-    "record": {"every": 2},
+    "record": {"every": 2, "metrics": ["perplexity", "macro-f1"]},
 }
 QUICK: dict[str, dict[str, Any]] = {"basil under attack": {"attack": {"name": "gaussian"}}}
 SLOW: dict[str, dict[str, Any]] = {
@@ -80,5 +81,9 @@ def test_eight_processes_are_the_simulator_bit_for_bit(
     )
     assert merged.summary is not None
     assert merged.summary["model_sha256"] == summary["model_sha256"]
-    assert merged.summary["accuracy"] == pytest.approx(summary["accuracy"])
+    lines = read_run(tmp_path / "simulated").metrics
+    for measured in ("accuracy", "loss", "perplexity", "macro-f1"):
+        assert merged.summary[measured] == pytest.approx(summary[measured])
+        for mine, theirs in zip(merged.metrics, lines, strict=True):
+            assert mine[measured] == pytest.approx(theirs[measured])
     assert merged.byzantine == byzantine

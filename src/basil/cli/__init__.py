@@ -31,6 +31,7 @@ KINDS = (
     "datasets",
     "models",
     "losses",
+    "metrics",
     "schedules",
     "recipes",
 )

@@ -12,6 +12,7 @@ from basil.cli.say import say
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.errors import UserError
+from basil.learning.metrics import METRICS
 from basil.learning.models import LOSSES, MODELS
 from basil.learning.optimizers import OPTIMIZERS
 from basil.learning.schedule import SCHEDULES
@@ -35,6 +36,7 @@ TABLES: dict[str, Table[Any]] = {
     "models": MODELS,
     "losses": LOSSES,
     "optimizers": OPTIMIZERS,
+    "metrics": METRICS,
     "schedules": SCHEDULES,
 }
 NOBODY = "Nobody lies: all nodes are benign."

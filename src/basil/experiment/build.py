@@ -14,6 +14,7 @@ from basil.experiment.machine import (
     choose_optimizer,
     with_measured_times,
 )
+from basil.experiment.metrics import choose_metrics
 from basil.experiment.node_data import NodeData, distribute, triggered
 from basil.experiment.nodes import check_options
 from basil.experiment.options import options_of
@@ -99,10 +100,13 @@ def set_up(
         compute=compute,
         timing=timing,
         test=test,
+        metrics=choose_metrics(recipe, custom.metrics),
         triggered=None if fooled is None else pool(fooled),
         shared=shared,
         sources=sources,
         corner=shape,
     )
     check_options(setup)
+    if setup.metrics:  # with all samples: a few of them may lack a class, and with it a metric
+        compute.test([compute.initial], test, setup.test_samples, setup.metrics)
     return setup

@@ -15,6 +15,7 @@ from basil.errors import UserError
 from basil.experiment.options import options_of
 from basil.learning.compute import Compute
 from basil.learning.layout import layout_of
+from basil.learning.metrics import Measure
 from basil.learning.models import LOSSES, MODELS, Loss, initialise, loss_named
 from basil.learning.optimizers import OPTIMIZERS, Optimizer
 from basil.learning.pool import Batch
@@ -29,6 +30,7 @@ class Custom:
     model: nn.Module | None = None
     loss: Loss | None = None
     dataset: Dataset | None = None
+    metrics: tuple[Measure, ...] = ()
 
 
 @dataclass(frozen=True)

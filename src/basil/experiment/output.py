@@ -32,6 +32,7 @@ def facts_of(setup: Setup) -> dict[str, Any]:
         **setup.participants.facts(),
         **_extensions(setup),
         **_own_data(setup),
+        **({"metrics": better} if (better := {m.name: m.better for m in setup.metrics}) else {}),
     }
 
 
@@ -64,7 +65,7 @@ def recorder_of(
     setup: Setup, folder: Path, hooks: Hooks, expected: Callable[[int], int] | None = None
 ) -> Recorder:
     """Who writes down what the members report; `expected`: how many of them in a round."""
-    participants, record, test = setup.participants, setup.recipe.record, setup.test
+    participants, record = setup.participants, setup.recipe.record
     members, events = participants.members, participants.events
     reports = Reports(
         nodes=[node for node in participants.ring.order if node in members],
@@ -75,10 +76,11 @@ def recorder_of(
     )
     evaluation = Evaluation(
         setup.compute,
-        test,
-        samples=min(len(test), record.test_samples or len(test)),
+        setup.test,
+        samples=setup.test_samples,
         every=record.every,
         triggered=setup.triggered,
+        metrics=setup.metrics,
     )
     return Recorder(folder, reports, evaluation, hooks, record.checkpoint)
 
@@ -114,6 +116,7 @@ def _summarise(setup: Setup, recorder: Recorder, done: Work) -> dict[str, Any]:
         "seed": recipe.seed,
         "accuracy": last["accuracy"],
         "loss": last["loss"],
+        **{metric.name: last[metric.name] for metric in setup.metrics},
         # Shares of the turns in which one model was chosen: schemes that average choose none.
         "selection": {
             what: counts[what] / choices if choices else None for what in ("byzantine", "nearest")

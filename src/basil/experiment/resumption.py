@@ -63,6 +63,8 @@ def take_up(
             raise UserError(f"{folder} was run with another model: resume it with the same one")
     if facts.get("data") != past.facts.get("data"):
         raise UserError(f"{folder} was run with other data: resume it with the same")
+    if facts.get("metrics") != past.facts.get("metrics"):
+        raise UserError(f"{folder} was run with other metrics: resume it with the same")
     return setup
 
 

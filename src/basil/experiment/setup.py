@@ -14,6 +14,7 @@ from basil.experiment.options import options_of
 from basil.experiment.participants import Participants
 from basil.experiment.sharing_phase import Shared
 from basil.learning.compute import Compute
+from basil.learning.metrics import Metric
 from basil.learning.pool import Pool
 from basil.learning.schedule import SCHEDULES
 from basil.protocol.numbering import Numbering
@@ -31,6 +32,7 @@ class Setup:
     compute: Compute
     timing: Durations
     test: Pool
+    metrics: tuple[Metric, ...]  # what is measured on it beside loss and accuracy
     triggered: Pool | None  # test samples with a backdoor's trigger
     shared: Shared | None  # what came of the data sharing, if there was one
     sources: tuple[Any, ...]  # another setup with the same ones can use this one's data
@@ -48,6 +50,11 @@ class Setup:
     @property
     def device(self) -> torch.device:
         return self.compute.device
+
+    @property
+    def test_samples(self) -> int:
+        """So many of the test set are looked at."""
+        return min(len(self.test), self.recipe.record.test_samples or len(self.test))
 
     @cached_property
     def _schedule(self) -> Callable[[int, float, int], float]:

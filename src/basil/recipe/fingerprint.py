@@ -8,7 +8,7 @@ from typing import Any
 
 from basil.attack import ATTACKS
 from basil.recipe.read import options_of
-from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Recipe
+from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Recipe, names_in
 from basil.recipe.write import to_tree
 
 DIGITS = 12  # 48 bits: that two of a million runs meet has a chance of 0.2 %
@@ -36,9 +36,10 @@ def label(recipe: Recipe, *before: str) -> str:
 def code_of(recipe: Recipe) -> dict[str, str]:
     """Of each entry that the recipe names and Basil does not ship: a digest of its source."""
     named = [
-        (table, getattr(getattr(recipe, section), key))
+        (table, name)
         for section, tables in OPTION_TABLES.items()
         for key, table in tables
+        for name in names_in(getattr(getattr(recipe, section), key))
     ]
     then = recipe.attack.options.get("then")
     found = {

@@ -14,7 +14,7 @@ from basil.attack import options_of as attack_options
 from basil.errors import UserError
 from basil.foreign import look_in
 from basil.recipe.check import check
-from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Event, Recipe
+from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Event, Recipe, names_in
 from basil.recipe.values import known_keys, typed
 
 PLANS = ("figure", "sweep")  # what else a file may hold: see `recipe.figure`, `recipe.sweep`
@@ -198,13 +198,19 @@ def options_of(section: str, values: Mapping[str, Any], without: str = "") -> di
         if key == without:
             continue
         default = getattr(SECTIONS[section](), key)
-        name = values.get(key, default)
-        if name == default == "":  # none is named
+        named = values.get(key, default)
+        if named == default == "":  # none is named
             continue
-        if table is not ATTACKS:
-            found.update(table.options(name))
-        elif name != NO_ATTACK:
-            found.update(attack_options(name, values))
+        mine: dict[str, Any] = {}
+        for name in names_in(named):
+            if table is not ATTACKS:
+                options = table.options(name)
+            else:
+                options = {} if name == NO_ATTACK else attack_options(name, values)
+            for option, value in options.items():
+                if mine.setdefault(option, value) != value:
+                    raise UserError(f"{key}: option {option!r} has two defaults; rename one")
+        found.update(mine)
     return found
 
 
@@ -219,7 +225,7 @@ def _section(name: str, kind: type[Any], values: Mapping[str, Any], source: str)
     hints.pop("options", None)
     for key, _ in OPTION_TABLES.get(name, []):
         if key in values:
-            typed(values[key], str, key, source)
+            typed(values[key], hints[key], key, source)
     try:
         options = options_of(name, values)
     except UserError as error:
@@ -247,8 +253,9 @@ def _by_new_names(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Options that an entry once had by another name (`renamed`), with a sentence for each."""
     found = dict(values)
     for key, table in OPTION_TABLES.get(section, []):
-        name = values.get(key, getattr(SECTIONS[section](), key))
-        renamed = {} if name in ("", NO_ATTACK) else getattr(table[name], "renamed", {})
+        named = names_in(values.get(key, getattr(SECTIONS[section](), key)))
+        entries = [table[name] for name in named if name not in ("", NO_ATTACK)]
+        renamed = {k: v for entry in entries for k, v in getattr(entry, "renamed", {}).items()}
         for old in found.keys() & renamed:
             new = renamed[old]
             if new in found:

@@ -7,6 +7,7 @@ from basil.attack import ATTACKS
 from basil.attack.basket_faults import FAULTS
 from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
+from basil.learning.metrics import METRICS
 from basil.learning.models import LOSSES, MODELS
 from basil.learning.optimizers import OPTIMIZERS
 from basil.learning.schedule import SCHEDULES
@@ -143,6 +144,8 @@ class RecordPart:
     test_samples: int = 0  # 0: the whole test set
     checkpoint: float = 30.0  # seconds between two checkpoints
     models: bool = True  # keep the final models
+    metrics: tuple[str, ...] = ()  # what is measured beside loss and accuracy
+    options: Options = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -248,4 +251,10 @@ OPTION_TABLES: dict[str, list[tuple[str, Table[Any]]]] = {
         ("optimizer", OPTIMIZERS),
     ],
     "attack": [("name", ATTACKS)],
+    "record": [("metrics", METRICS)],
 }
+
+
+def names_in(value: Any) -> tuple[str, ...]:
+    """The entries that a key names: one, or a list of them."""
+    return (value,) if isinstance(value, str) else tuple(value)

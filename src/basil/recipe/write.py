@@ -26,6 +26,8 @@ def to_tree(recipe: Recipe) -> dict[str, Any]:
             values["events"] = [
                 {k: v for k, v in vars(event).items() if v is not None} for event in part.events
             ]
+        if name == "record" and not part.metrics:  # as it was before there were any
+            del values["metrics"]
         tree[name] = {key: value for key, value in values.items() if value is not None}
     return tree
 

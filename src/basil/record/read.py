@@ -77,6 +77,11 @@ class Run:
         return self.summary is not None
 
 
+def metrics_of(runs: Iterable[Run]) -> dict[str, str]:
+    """The metrics that runs were asked for: name -> "higher" or "lower", whichever is better."""
+    return {name: better for run in runs for name, better in run.facts.get("metrics", {}).items()}
+
+
 def find_runs(folders: Iterable[Path]) -> list[Run]:
     """The runs that the folders are or contain, at any depth, each once, sorted by path."""
     found: dict[Path, Path] = {}

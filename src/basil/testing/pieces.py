@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from basil import rng
 from basil.data import DATASETS, PARTITIONS, load
 from basil.errors import UserError
+from basil.learning.metrics import METRICS
 from basil.learning.models import LOSSES, MODELS
 from basil.learning.schedule import SCHEDULES
 from basil.testing.runs import check_runs, must
@@ -94,6 +95,12 @@ def check_loss(loss: str | Callable[..., Any], **options: Any) -> None:
     """One number for each sample, and a run with it."""
     with LOSSES.lent(loss) as name:
         check_runs("learning", {"loss": name, **options})
+
+
+def check_metric(metric: str | Callable[..., Any], **options: Any) -> None:
+    """A number for a classification, and a run that records it."""
+    with METRICS.lent(metric) as name:
+        check_runs("record", {"metrics": [name], **options})
 
 
 def check_schedule(schedule: str | Callable[..., Any], **options: Any) -> None:

@@ -15,10 +15,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from basil.errors import UserError
+from basil.learning.metrics import worst_of
 from basil.peer.run.recording import RUN
 from basil.peer.run.status import node_folders
 from basil.record.disk import save_tensors
-from basil.record.read import OWN, SELECTION_COLUMNS, Run, read_run
+from basil.record.read import OWN, SELECTION_COLUMNS, Run, metrics_of, read_run
 from basil.record.recorder import WORK
 from basil.record.run_folder import (
     FACTS,
@@ -67,6 +68,10 @@ def _metrics(benign: list[Run], runs: list[Run]) -> list[dict[str, Any]]:
                 "round": k,
                 "accuracy": _over(min, [entry["accuracy"]["worst"] for entry in theirs]),
                 "loss": _over(max, [entry["loss"]["worst"] for entry in theirs]),
+                **{
+                    name: _over(worst_of(better), [entry[name]["worst"] for entry in theirs])
+                    for name, better in metrics_of(benign).items()
+                },
                 **{what: sum(entry[what] for entry in spent) for what in WORK},
                 "virtual_seconds": max(entry["virtual_seconds"] for entry in theirs),
                 "seconds": max(entry["seconds"] for entry in theirs),
@@ -129,6 +134,7 @@ def _summary(finished: list[Run], attack: str, byzantine: int, out: Path) -> dic
         "byzantine": byzantine,
         "accuracy": last["accuracy"],
         "loss": last["loss"],
+        **{name: last[name] for name in metrics_of(finished)},
         "selection": shares,
         "messages": {"count": last["messages"], "bytes": last["bytes"]},
         "work": {what: last[what] for what in ("evaluations", "steps", "distances")},
