@@ -59,11 +59,17 @@ class Result:
             return lines
         return json_normalize(lines, sep="/")
 
-    def plot(self, against: str = "rounds") -> "Figure":
-        """Test accuracy of the worst benign node over rounds, megabytes or (virtual) seconds."""
-        from basil.report import accuracy_figure  # matplotlib takes a second to import
+    def plot(self, against: str = "rounds", metric: str = "accuracy") -> "Figure":
+        """Test accuracy of the worst benign node over rounds, megabytes or (virtual) seconds.
 
-        return accuracy_figure([read_run(self.folder)], against=against)
+        metric: "loss", or one that the run was asked for, instead.
+        """
+        from basil.report import accuracy_figure, metric_figure  # matplotlib takes a second
+
+        runs = [read_run(self.folder)]
+        if metric == "accuracy":  # or the loss of a regression
+            return accuracy_figure(runs, against=against)
+        return metric_figure(runs, metric, against)
 
     def _repr_html_(self) -> str:
         from basil.report.page import as_html

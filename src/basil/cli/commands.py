@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -141,7 +142,8 @@ def _report(runs: list[Run], out: Path, against: str = "rounds") -> str:
 
     paths = write_report(runs, out, against)
     # Those that show all runs; rings are for the page.
-    pictures = [path for path in paths.figures if path.stem in ("accuracy", "loss", "heatmap")]
+    names = re.compile(r"accuracy|loss|heatmap|metric-.*")
+    pictures = [path for path in paths.figures if names.fullmatch(path.stem)]
     shown = [f"figure  {path}" for path in pictures if path.suffix == ".png"]
     return "\n".join([f"page    {paths.page}", *shown])
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from basil.report.results_table import as_text, results_table
 
 if TYPE_CHECKING:
-    from basil.report.curves import accuracy_figure, success_figure
+    from basil.report.curves import accuracy_figure, metric_figure, success_figure
     from basil.report.heatmap import heatmap_figure
     from basil.report.page import ReportPaths, write_report
     from basil.report.plots import distance_figure, ring_figure, save
@@ -24,6 +24,7 @@ __all__ = [
     "as_text",
     "distance_figure",
     "heatmap_figure",
+    "metric_figure",
     "report",
     "results_table",
     "ring_figure",
@@ -38,6 +39,7 @@ _DRAWS = {
     "accuracy_figure": "basil.report.curves",
     "distance_figure": "basil.report.plots",
     "heatmap_figure": "basil.report.heatmap",
+    "metric_figure": "basil.report.curves",
     "ring_figure": "basil.report.plots",
     "save": "basil.report.plots",
     "success_figure": "basil.report.curves",

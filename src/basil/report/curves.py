@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from basil.errors import UserError
-from basil.record.read import Run
+from basil.record.read import Run, metrics_of
 from basil.report.plots import COLOURS, FAINT, INK, ROUND_STEPS, STYLE, Figure
 from basil.report.run_groups import RunGroup, cases, group, scheme_name, setting
 
@@ -21,6 +21,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1, 
 CHANCE: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": ":"}
 PANELS_IN_ROW = 4
 MARKS_ON_LINE = 8
+SHARES = ("accuracy", "attack_success")  # of samples, in per cent
 MOST_SHARED = 7  # labels in one legend for all panels
 # A scheme looks the same in every figure: its place here is that of its colour, marker and dash.
 LOOKS = (
@@ -50,6 +51,17 @@ def accuracy_figure(runs: Iterable[Run], metric: str = "worst", against: str = "
     if not drawn:
         raise UserError(f"no run has measured its {metric} accuracy or loss yet: nothing to plot")
     return _curves(drawn, quantity, metric, _accuracy_of(metric, quantity), against)
+
+
+@mpl.rc_context(STYLE)
+def metric_figure(runs: Iterable[Run], name: str, against: str = "rounds") -> Figure:
+    """Any other quantity of metrics.jsonl over rounds, on the benign node where it is worst."""
+    runs = list(runs)
+    drawn = [case for case in cases(runs) if _has(case, name, "worst")]
+    if not drawn:
+        there = ", ".join(("accuracy", "loss", *metrics_of(runs)))
+        raise UserError(f"no run has measured {name!r}; what can be asked for: {there}")
+    return _curves(drawn, name, "worst", _accuracy_of("worst", name), against)
 
 
 @mpl.rc_context(STYLE)
@@ -122,7 +134,7 @@ def _curves(
             _curve(axes, case, quantity, which, against, styles)
         if quantity == "accuracy":
             chance |= _chance(axes, members)
-        if quantity != "loss":
+        if quantity in SHARES:
             axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0, symbol=" %"))
         axes.margins(x=0.02)
         whole = against == "rounds"
@@ -131,7 +143,7 @@ def _curves(
         if place + columns >= len(panels):
             axes.set_xlabel(AXES[against][2])
             axes.tick_params(labelbottom=True)
-    if quantity != "loss":
+    if quantity in SHARES:
         grid[0].set_ylim(bottom=0)  # of all panels, now that each has found what it needs above
     figure.supylabel(says, fontsize=9, color=INK)
     handles = [] if apart else [_handle(label, place) for label, place in styles.items()]

@@ -3,6 +3,7 @@
 import re
 from base64 import b64encode
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from basil.attack import ATTACKS
 from basil.errors import UserError
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK
-from basil.record.read import Run, find_runs
+from basil.record.read import Run, find_runs, metrics_of
 from basil.report.anonymity import anonymity_figure
-from basil.report.curves import accuracy_figure, quantity_of, success_figure
+from basil.report.curves import accuracy_figure, metric_figure, quantity_of, success_figure
 from basil.report.heatmap import heatmap_figure
 from basil.report.plots import Figure, as_png, distance_figure, ring_figure, save
 from basil.report.results_table import MISSING, NAMES, header, result_rows
@@ -32,6 +33,7 @@ from basil.report.run_groups import (
 )
 
 PAGE = "report.html"
+METRIC = "metric-"  # begins the name of a metric's figure
 MOST_RINGS = 12
 MOST_NAMES = 6
 SETTINGS = {
@@ -83,6 +85,11 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
         if against != "rounds":
             raise
         curves = None
+    asked = []
+    for name in metrics_of(runs):
+        with suppress(UserError):  # not measured yet, or nowhere finite
+            says = f"Test {name} over {against}"
+            asked.append(figures.add(METRIC + slug(name), metric_figure(runs, name, against), says))
     try:
         heatmap = figures.add("heatmap", heatmap_figure(runs), "Worst benign accuracy, every case")
     except UserError:  # too few schemes or attacks for a picture
@@ -101,6 +108,7 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
         unfinished=sum(not run.finished for run in runs),
         count=len(runs),
         curves=curves,
+        asked=asked,
         success=success,
         owners=owners,
         heatmap=heatmap,
@@ -219,15 +227,21 @@ def _ring(case: RunGroup, figures: _Figures, place: int) -> dict[str, Any]:
     run = case.runs[0]
     name = _run_name(case, run)
     # The number keeps apart what looks alike once it is a file name.
-    slug = re.sub(r"[^a-z0-9]+", "-", f"{place:02d}-{case.label}-{case.attack}".lower())[:60]
-    slug = slug.strip("-")
+    file = slug(f"{place:02d}-{case.label}-{case.attack}")
     return {
         "name": name,
-        "ring": figures.add(f"ring-{slug}", ring_figure(run), f"Ring and choices: {name}"),
+        "ring": figures.add(f"ring-{file}", ring_figure(run), f"Ring and choices: {name}"),
         "distance": figures.add(
-            f"distance-{slug}", distance_figure(run), f"How far back the chosen model was: {name}"
+            f"distance-{file}",
+            distance_figure(run),
+            f"How far back the chosen model was: {name}",
         ),
     }
+
+
+def slug(name: str) -> str:
+    """For the name of a file."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())[:60].strip("-")
 
 
 def _details(case: RunGroup, run: Run) -> dict[str, Any]:

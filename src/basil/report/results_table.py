@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from basil.record.read import Run
+from basil.record.read import Run, metrics_of
 from basil.report.run_groups import RunGroup, cases, group
 from basil.text import as_text as as_text  # what prints a table imports both
 from basil.text import duration
@@ -78,8 +78,20 @@ SUCCESS = (
 
 def columns(runs: Iterable[Run]) -> tuple[Column, ...]:
     """What there is to show of these runs."""
+    runs = list(runs)
     attacked = any(SUCCESS[0].value(run) is not None for run in runs)
-    return (*COLUMNS[:2], *SUCCESS, *COLUMNS[2:]) if attacked else COLUMNS
+    more = SUCCESS if attacked else ()
+    asked = [
+        _of_metric(name, of, better)
+        for name, better in metrics_of(runs).items()
+        for of in ("worst", "mean")
+    ]
+    return (*COLUMNS[:2], *asked, *more, *COLUMNS[2:])
+
+
+def _of_metric(name: str, of: str, better: str) -> Column:
+    more = better == "higher"
+    return Column(f"{of} {name}", lambda run: measured(run, name, of), 3, more_is_better=more)
 
 
 def results_table(runs: Iterable[Run], *, each_seed: bool = False) -> list[list[str]]:
