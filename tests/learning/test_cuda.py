@@ -20,6 +20,7 @@ from basil.experiment import Custom, Machine, Simulation, set_up
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
 from basil.learning.cuda.places import Models
+from basil.learning.metrics import metrics_named
 from basil.learning.models import cifar_cnn, cross_entropy
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses
@@ -65,6 +66,20 @@ def both(name: str, device: str, **options: Any) -> tuple[Compute, GraphCompute,
 
 def lowest(losses: Tensor, means: Tensor) -> Tensor:
     return means.argmin()
+
+
+def test_metrics_between_turns(device: str) -> None:
+    """They are measured by the network itself: what is captured of it is not disturbed."""
+    plain, fast, batches = both("norm", device)
+    asked = metrics_named(["auc", "perplexity"], {})
+    models = [plain.initial]
+    for turn in range(3):
+        some = batches[turn : turn + 2]
+        models.append(fast.train(models[-1], some, 0.05, lambda: 7))
+        expected = plain.train(models[-2], some, 0.05, lambda: 7)
+        torch.testing.assert_close(models[-1], expected, **CLOSE)
+        by_plain, found = (c.test(models, c.pool, 250, asked).wait() for c in (plain, fast))
+        np.testing.assert_allclose(found, by_plain, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
