@@ -13,7 +13,7 @@ from basil.data import Samples
 from basil.errors import UserError
 from basil.learning.compute import CPU_CHUNK, Compute
 from basil.learning.cuda import GraphCompute
-from basil.learning.metrics import METRICS, Metric, metric_of, metrics_named
+from basil.learning.metrics import METRICS, Metric, Tally, metric_of, metrics_named
 from basil.learning.models import cross_entropy, half_squared_error
 from basil.learning.pool import Pool
 
@@ -204,3 +204,18 @@ def test_measured_where_there_is_no_accuracy() -> None:
     ).wait()
     assert math.isnan(accuracy)
     assert mae == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", ["perplexity", "error", "macro-f1"])
+def test_some_samples_at_a_time_come_to_the_same(name: str) -> None:
+    """Sequences of unlike lengths: a mean of the means of parts would be another number."""
+    [metric] = metrics_named([name], {})
+    draw = torch.Generator().manual_seed(0)
+    outputs = torch.randn(30, 5, 7, generator=draw)
+    targets = torch.randint(7, (30, 5), generator=draw)
+    targets[:10, 1:] = -100
+    tally = Tally(metric)
+    for start in range(0, 30, 10):
+        tally.add(outputs[start : start + 10], targets[start : start + 10])
+    assert tally.value() == pytest.approx(metric(outputs, targets), rel=1e-12)
+    assert tally.value() != pytest.approx(metric(outputs[:10], targets[:10]), rel=1e-3)

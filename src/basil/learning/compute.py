@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from basil.errors import UserError
 from basil.learning.layout import Layout, frozen_norms, layout_of
-from basil.learning.metrics import Metric
+from basil.learning.metrics import Metric, Tally
 from basil.learning.models import Loss, right_share
 from basil.learning.optimizers import SGD, Optimizer
 from basil.learning.pool import Batch, Pool
@@ -29,7 +29,9 @@ from basil.learning.symmetry import Canonical, Symmetries, find
 Tested = list[tuple[float, ...]]
 """Mean loss and accuracy of each of some models, and then the metrics that were asked for."""
 
-CPU_CHUNK, GPU_CHUNK = 200, 1000  # test samples at a time: about what a cache holds; enough to fill
+# Test samples at a time: about what a cache holds; enough to fill a GPU, where a wide network still
+# fits beside others.  Of language models fewer: so many outputs at most.
+CPU_CHUNK, GPU_CHUNK, OUTPUTS = 200, 1000, 2**27
 
 
 class Job(Protocol):
@@ -148,6 +150,8 @@ class Compute:
                 f"loss: it must return one number for each sample, so a vector of {len(x)} for"
                 f" {len(x)} samples, not shape {tuple(losses.shape)}; use reduction='none'"
             )
+        most = GPU_CHUNK if self.device.type == "cuda" else CPU_CHUNK
+        self.chunk = max(1, min(most, OUTPUTS // max(1, outputs[0].numel())))
         self.classifies = outputs.ndim == y.ndim + 1  # scores of classes, for each label
 
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
@@ -237,34 +241,27 @@ class Compute:
         """Mean loss, accuracy (nan for regression) and metrics on a pool's first samples."""
         if not metrics:
             return kept(self._tested(models, pool, samples))
-        targets = pool.y[:samples].cpu()
         found: Tested = []
-        for model in models:  # one by one: the outputs for a whole test set take room
-            seen: list[Tensor] = []
-            [known] = self._tested([model], pool, samples, seen)
-            outputs = torch.cat(seen)
-            found.append((*known, *(metric(outputs, targets) for metric in metrics)))
+        for model in models:
+            tallies = [Tally(metric) for metric in metrics]
+            [known] = self._tested([model], pool, samples, tallies)
+            found.append((*known, *(tally.value() for tally in tallies)))
         return kept(found)
 
     def _tested(
-        self,
-        models: Sequence[Tensor],
-        pool: Pool,
-        samples: int,
-        seen: list[Tensor] | None = None,
+        self, models: Sequence[Tensor], pool: Pool, samples: int, tallies: Sequence[Tally] = ()
     ) -> Tested:
-        """Mean loss and accuracy; `seen` is given all outputs."""
-        chunk = GPU_CHUNK if self.device.type == "cuda" else CPU_CHUNK
+        """Mean loss and accuracy; `tallies` see all outputs."""
         losses = torch.zeros(len(models), dtype=torch.float64, device=self.device)
         right = torch.zeros_like(losses)
         with torch.no_grad():
-            for start in range(0, samples, chunk):
-                x, y = pool.take(slice(start, min(start + chunk, samples)))
+            for start in range(0, samples, self.chunk):
+                x, y = pool.take(slice(start, min(start + self.chunk, samples)))
                 for i, model in enumerate(models):
                     self._load(model, training=False)
                     outputs = self.network(x)
-                    if seen is not None:
-                        seen.append(outputs.cpu())
+                    for tally in tallies:
+                        tally.add(outputs, y)
                     losses[i] += self.loss(outputs, y).sum(dtype=torch.float64)
                     if self.classifies:
                         right[i] += right_share(outputs, y).sum()

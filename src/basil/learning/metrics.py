@@ -2,8 +2,13 @@
 
 An entry takes the outputs of a model for the whole test set and the targets, on the CPU.  It
 returns one number, or one for each sample, whose mean counts.
+
+An entry that states `finish` is asked for some samples at a time, where the model is: it returns as
+many numbers as it likes, and `finish` of the mean over all of them counts.  The outputs of a
+language model for a whole test set would take gigabytes.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -20,17 +25,25 @@ HIGHER, LOWER = "higher", "lower"  # which of two values is the better one
 IGNORED = -100  # a target that does not count, as in PyTorch
 
 
-@states(better=LOWER)
+def _same(mean: float) -> float:
+    return mean
+
+
+def _exp(mean: float) -> float:
+    return math.exp(mean) if mean < 700 else math.inf
+
+
+@states(better=LOWER, finish=_exp)
 def perplexity(outputs: Tensor, targets: Tensor) -> Tensor:
     """exp of the mean cross-entropy, of samples or of the tokens of sequences; lower is better."""
-    return nn.functional.cross_entropy(*_known(outputs, targets)).exp()
+    return nn.functional.cross_entropy(*_known(outputs, targets), reduction="none")
 
 
-@states(better=LOWER)
+@states(better=LOWER, finish=_same)
 def error(outputs: Tensor, targets: Tensor) -> Tensor:
     """1 − accuracy, of samples or of the tokens of sequences; lower is better."""
     rows, labels = _known(outputs, targets)
-    return (rows.argmax(1) != labels).double().mean()
+    return rows.argmax(1) != labels
 
 
 def macro_f1(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -113,19 +126,49 @@ class Metric:
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
         """Its value; nan for a model that has gone so far astray that it cannot be measured."""
+        tally = Tally(self)
+        tally.add(outputs, targets)
+        return tally.value()
+
+    def values(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """What it says, as float64."""
         try:
-            value = torch.as_tensor(self.measure(outputs, targets), dtype=torch.float64)
+            return torch.as_tensor(self.measure(outputs, targets)).double()
         except Exception as error:  # others' code may raise anything
             if not outputs.isfinite().all():
-                return float("nan")
+                return torch.tensor(torch.nan, dtype=torch.float64)
             why = next(iter(str(error).splitlines()), "") or type(error).__name__
             raise UserError(
                 f"metric {self.name!r}: it cannot be computed from outputs of shape"
                 f" {tuple(outputs.shape)} and targets of shape {tuple(targets.shape)}: {why}"
             ) from error
+
+
+class Tally:
+    """A metric of one model, while the samples of a test set go by."""
+
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self._finish: Callable[[float], float] | None = getattr(metric.measure, "finish", None)
+        self._total, self._count = 0.0, 0
+        self._seen: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        if self._finish is None:
+            self._seen.append((outputs.cpu(), targets.cpu()))
+            return
+        values = self.metric.values(outputs, targets)
+        self._total += float(values.sum())
+        self._count += values.numel()
+
+    def value(self) -> float:
+        if self._finish is not None:
+            return self._finish(self._total / self._count) if self._count else math.nan
+        outputs, targets = (torch.cat(parts) for parts in zip(*self._seen, strict=True))
+        value = self.metric.values(outputs, targets)
         if value.shape not in ((), (len(targets),)):
             raise UserError(
-                f"metric {self.name!r}: it must return one number, or one for each of"
+                f"metric {self.metric.name!r}: it must return one number, or one for each of"
                 f" {len(targets)} samples, not shape {tuple(value.shape)}"
             )
         return float(value.mean())
@@ -153,7 +196,10 @@ def metric_of(measure: Measure) -> Metric:
 
 def _made(name: str, measure: Measure, options: dict[str, Any]) -> Metric:
     better = getattr(measure, "better", HIGHER)
-    return Metric(name, partial(measure, **options) if options else measure, better)
+    bound: Measure = partial(measure, **options) if options else measure
+    if bound is not measure and hasattr(measure, "finish"):
+        states(finish=measure.finish)(bound)
+    return Metric(name, bound, better)
 
 
 def worst_of(better: str) -> Callable[[list[float]], float]:

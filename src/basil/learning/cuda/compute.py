@@ -289,7 +289,7 @@ class GraphCompute(Compute):
         if evaluator is None or evaluator.room < len(models):
             if evaluator is not None and self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)  # it may still be at work
-            evaluator = Evaluator(self._kernels, pool, samples, len(models))
+            evaluator = Evaluator(self._kernels, pool, samples, len(models), self.chunk)
             self._evaluators[pool, samples] = evaluator
         sums = evaluator.evaluate(models, self._read)
 

@@ -10,18 +10,17 @@ from basil.learning.cuda.launch import Launch
 from basil.learning.cuda.side_stream import SideStream
 from basil.learning.pool import Pool
 
-SAMPLES = 1000  # samples at a time: enough to fill a GPU, and a wide network fits beside others
 MODELS = 128  # models at a time: of these there are copies, so that the ring may go on
 
 
 class Evaluator:
-    """For one pool of samples and up to `room` models at a time."""
+    """For one pool of samples, `chunk` of them and up to `room` models at a time."""
 
-    def __init__(self, kernels: Kernels, pool: Pool, samples: int, room: int) -> None:
+    def __init__(self, kernels: Kernels, pool: Pool, samples: int, room: int, chunk: int) -> None:
         self.room = room
         self._kernels = kernels
         self._pool = pool
-        self._samples = samples
+        self._samples, self._chunk = samples, chunk
         device = pool.device
         self._vectors = torch.zeros(min(room, MODELS), kernels.padded, device=device)
         self._sums = torch.zeros(room, 2, dtype=torch.float64, device=device)
@@ -48,8 +47,8 @@ class Evaluator:
     def _evaluate_one(self, command: Tensor) -> None:
         vector = self._vectors.index_select(0, command[:1])
         total = torch.zeros_like(self._sums[:1])
-        for start in range(0, self._samples, SAMPLES):
-            stop = min(start + SAMPLES, self._samples)
+        for start in range(0, self._samples, self._chunk):
+            stop = min(start + self._chunk, self._samples)
             which = torch.arange(start, stop, device=self._pool.device)
             losses, right = self._kernels.judge(vector, self._pool, which)
             total += torch.stack([losses.sum(dtype=torch.float64), right.sum()])
