@@ -197,10 +197,13 @@ def test_the_example_of_a_sweep_is_one(tmp_path: Path) -> None:
 
 def short(run: Any, recipe: Any, **settings: Any) -> Any:
     """Two rounds of a recipe."""
-    return run(load(recipe, ["scheme.rounds=2"]), **settings)
+    return run(recipe, **{**settings, "set": {**settings.get("set", {}), "scheme.rounds": 2}})
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "start/own.md"], ids=named)
+@pytest.mark.filterwarnings("ignore:of the symmetries of this network none are known .LSTM")
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", DOCS / "start/own.md", DOCS / "start/examples.md"], ids=named
+)
 def test_the_python_on_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

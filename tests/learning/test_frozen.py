@@ -167,3 +167,22 @@ def test_a_frozen_bias_lets_no_factor_pass() -> None:
     network[0].bias.requires_grad_(False)
     assert [units.name for units in free.scaled] == ["0"]
     assert find(network, layout_of(network), torch.zeros(2, 6)).scaled == ()
+
+
+def test_what_is_not_trained_is_worth_no_warning() -> None:
+    """A frozen LSTM before a head, and a reshaping of the output."""
+
+    class Head(nn.Module):
+        def __init__(self, frozen: bool) -> None:
+            super().__init__()
+            self.body, self.head = nn.LSTM(6, 8), nn.Linear(8, 1)
+            self.body.requires_grad_(not frozen)
+
+        def forward(self, x: Tensor) -> Tensor:
+            scores: Tensor = self.head(self.body(x)[0])
+            return scores.flatten(0)
+
+    for frozen in (True, False):
+        network = Head(frozen)
+        warning = find(network, layout_of(network), torch.zeros(2, 6)).warning
+        assert (warning is None) == frozen, warning

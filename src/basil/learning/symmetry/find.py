@@ -8,7 +8,7 @@ sum makes two sets of units one; whatever a factor does not pass through freezes
 import copy
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -144,8 +144,12 @@ class _Search:
         return flow if isinstance(flow, Flow) else Flow()
 
     def _not_understood(self, node: fx.Node, what: str) -> Flow:
-        self.unknown[what] = None
-        self._freeze(*self._inputs(node))
+        """Worth a word if it is trained, or if units go through it to somewhere else."""
+        inputs, last = self._inputs(node), all(user.op == "output" for user in node.users)
+        trained = any(name.startswith(f"{node.target}.") for name in self.slots)
+        if trained or (not last and any(isinstance(i, Flow) and i.draft for i in inputs)):
+            self.unknown[what] = None
+        self._freeze(*inputs)
         return Flow()
 
     # -- what can happen to units ------------------------------------------------------------------
@@ -182,12 +186,7 @@ class _Search:
             return self._plus_held(node, flows[0], held[0])
         if len(flows) == 2 and flows[0].draft is not None and flows[1].draft is not None:
             a, b = flows[0].draft.root(), flows[1].draft.root()
-            same = (flows[0].axis, flows[0].repeat, a.size) == (
-                flows[1].axis,
-                flows[1].repeat,
-                b.size,
-            )
-            if same:
+            if replace(flows[0], draft=None) == replace(flows[1], draft=None) and a.size == b.size:
                 self._merge(a, b)
                 return flows[0]
         self._freeze(*inputs)
@@ -230,17 +229,19 @@ class _Search:
         if flow.axis == 1 and len(after) == 2:
             if node.target == "mean":  # over positions
                 kept = after[1] == before[1]
-                return self._through(flow) if kept else self._lost(node, flow)
+                return self._through(flow) if kept else self._lost(node)
             size = flow.draft.root().size
             if after[1] % size == 0 and after[0] == before[0] and before[1] == size * flow.repeat:
                 self._through(flow)
                 return Flow(flow.draft, 1, after[1] // size)
         if node.target == "mean" and flow.axis == len(before) - 1 and after[-1] == before[-1]:
             return Flow(self._through(flow).draft, len(after) - 1, flow.repeat)
-        return self._lost(node, flow)
+        return self._lost(node)
 
-    def _lost(self, node: fx.Node, flow: Flow) -> Flow:
-        return self._not_understood(node, f"{getattr(node.target, '__name__', node.target)}()")
+    def _lost(self, node: fx.Node) -> Flow:
+        """A module that reshapes is an nn.Flatten."""
+        name = "flatten" if node.op == "call_module" else node.target
+        return self._not_understood(node, f"{getattr(name, '__name__', name)}()")
 
     # -- modules -----------------------------------------------------------------------------------
 
@@ -352,7 +353,8 @@ class _Search:
     ) -> Any:
         inner = f"{name}.in_proj{'.' if isinstance(module, CausalAttention) else '_'}"
         weight, bias = self._slot(f"{inner}weight"), self._slot(f"{inner}bias")
-        if weight is None or module.bias_k is not None:
+        biased = {"in_proj_bias", "in_proj.bias"} & dict(module.named_parameters()).keys()
+        if weight is None or module.bias_k is not None or (biased and bias is None):
             return (self._not_understood(node, "MultiheadAttention with other sizes"), None)
         E, heads = module.embed_dim, module.num_heads
         axis = len(_shape(node.args[0])) - 1
@@ -366,18 +368,6 @@ class _Search:
         self.pairs.extend(heads_of(name, E, heads, weight, bias, read_out))
         made = Flow(out, axis)
         return made if isinstance(module, CausalAttention) else (made, None)
-
-    def _passed(self, node: fx.Node, name: str, module: nn.Module, flow: Flow) -> Flow:
-        return self._through(flow)
-
-    def _elementwise(self, node: fx.Node, name: str, module: nn.Module, flow: Flow) -> Flow:
-        return self._bent(flow)
-
-    def _flattened(self, node: fx.Node, name: str, module: nn.Flatten, flow: Flow) -> Flow:
-        return self._reshaped(node, flow)
-
-    def _same(self, node: fx.Node, name: str, module: nn.Module, flow: Flow) -> Flow:
-        return flow
 
 
 @dataclass(frozen=True)
@@ -401,8 +391,8 @@ HANDLERS: list[tuple[Any, Handler]] = [
     ((nn.LayerNorm, nn.RMSNorm), _Search._layer_norm),
     (nn.Embedding, _Search._embedding),
     ((nn.MultiheadAttention, CausalAttention), _Search._attention),
-    (HOMOGENEOUS, _Search._passed),
-    (ELEMENTWISE, _Search._elementwise),
-    (nn.Flatten, _Search._flattened),
-    (nn.Identity, _Search._same),
+    (HOMOGENEOUS, lambda search, node, name, module, flow: search._through(flow)),
+    (ELEMENTWISE, lambda search, node, name, module, flow: search._bent(flow)),
+    (nn.Flatten, lambda search, node, name, module, flow: search._reshaped(node, flow)),
+    (nn.Identity, lambda search, node, name, module, flow: flow),
 ]
