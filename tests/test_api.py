@@ -31,6 +31,7 @@ def test_public_names() -> None:
         "View",
         "compare",
         "declares",
+        "from_samples",
         "load_models",
         "plan",
         "register",
