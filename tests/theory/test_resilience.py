@@ -21,7 +21,6 @@ from basil.theory import (
     majority_probability,
     smallest_connectivity,
 )
-from basil.theory.resilience import settle
 
 
 @st.composite
@@ -200,12 +199,6 @@ def test_the_smallest_connectivity_suffices_and_one_less_does_not(
 def test_the_smallest_connectivity_of_a_million_nodes() -> None:
     assert smallest_connectivity(1_000_000, 330_000, 1e-9) == 31
     assert smallest_connectivity(1_000_000, 330_000, 1e-9, exact=False) == 32
-
-
-@given(st.integers(1, 60), st.data())
-def test_any_guess_leads_to_the_smallest(most: int, data: st.DataObject) -> None:
-    smallest, guess = data.draw(st.integers(1, most)), data.draw(st.integers(1, most + 1))
-    assert settle(lambda s: s >= smallest, guess, most) == smallest
 
 
 def test_more_nodes_than_logarithms_can_tell_apart() -> None:

@@ -24,17 +24,14 @@ from basil.theory.resilience import (
     PRECISE,
     failure_bound,
     falling_ratio,
-    log_falling_ratio,
     safe_arrangements,
-    settle,
+    smallest,
     smallest_connectivity,
 )
 
 _CERTAIN = 40  # e^−40: what is less likely than that does not change the float 1.0
 _LEFT = 25  # digits that must be left after cancellation; a float keeps 17
 _NEGLIGIBLE = Decimal("1e-30")
-_NEGLIGIBLE_LOG = 75.0  # a little more than 30 digits
-_NEVER = -800.0  # ln; the smallest float is e^−745
 
 
 def group_failure_bound(nodes: int, byzantine: int, groups: int, connectivity: int) -> float:
@@ -112,18 +109,9 @@ def smallest_group_connectivity(
     most = size - 1
     if byzantine <= nodes - 2:  # Prop. 5's bound is Prop. 2's: what suffices there suffices here
         most = min(most, smallest_connectivity(nodes, byzantine, failure, exact=False))
-    if most < 1:
-        return None
-    # Already S given places of one group are all Byzantine too often: spare the series.
-    given = log_falling_ratio(byzantine, nodes, most) if most <= byzantine else -math.inf
-    if given > math.log(failure) + 1e-3:
-        return None
-    if not suffices(most):
-        return None
-    guess = most
-    if byzantine <= nodes - 2:  # one ring of all nodes needs nearly the same
-        guess = min(most, smallest_connectivity(nodes, byzantine, failure))
-    return settle(suffices, guess, most)
+    with localcontext(PRECISE):  # S given places are all Byzantine too often: spare the series
+        hopeless = most < 1 or falling_ratio(byzantine, nodes, most) > failure
+    return None if hopeless or not suffices(most) else smallest(suffices, most)
 
 
 def _group_size(nodes: int, byzantine: int, groups: int, connectivity: int) -> int:
@@ -168,17 +156,14 @@ def _series(
     total = largest = Decimal(0)
     for full in range(min(rings, byzantine // size) + 1):  # rings without a benign node
         taken = full * size
-        if full:
-            floor = total.adjusted() * math.log(10) - _NEGLIGIBLE_LOG if total > 0 else _NEVER
-            if full * math.log(rings) + log_falling_ratio(byzantine, nodes, taken) < floor:
-                break  # negligible: spare the product
-        term = math.comb(rings, full) * falling_ratio(byzantine, nodes, taken)
-        if full and term < total * _NEGLIGIBLE:
+        ways = math.comb(rings, full)
+        if full and ways * (Decimal(byzantine) / nodes) ** taken < total * _NEGLIGIBLE:
             break
+        term = ways * falling_ratio(byzantine, nodes, taken)
         last = Decimal(0)
         left, benign = byzantine - taken, nodes - byzantine
-        for blocks, ways in enumerate(_placements(size, connectivity, rings - full)):
-            added = term * ways
+        for blocks, placed in enumerate(_placements(size, connectivity, rings - full)):
+            added = term * placed
             largest = max(largest, added)
             if blocks or full:
                 total += added if (blocks + full) % 2 else -added
