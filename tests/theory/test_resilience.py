@@ -18,7 +18,6 @@ from basil.theory import (
     failure_exact,
     failure_fraction,
     failure_simulated,
-    majority_probability,
     smallest_connectivity,
 )
 
@@ -162,25 +161,6 @@ def test_a_run_across_the_seam_counts() -> None:
     assert not disconnected([True, False, True, False, True], 3)
 
 
-# Majorities.
-
-
-@given(rings(40))
-def test_majority_is_the_hypergeometric_tail(ring: tuple[int, int, int]) -> None:
-    nodes, byzantine, connectivity = ring
-    ways = sum(
-        math.comb(byzantine, k) * math.comb(nodes - 1 - byzantine, connectivity - k)
-        for k in range(connectivity // 2 + 1, min(byzantine, connectivity) + 1)
-    )
-    expected = Fraction(ways, math.comb(nodes - 1, connectivity))
-    assert majority_probability(*ring) == pytest.approx(float(expected), rel=1e-12)
-
-
-def test_half_is_not_a_majority() -> None:
-    assert majority_probability(3, 1, 2) == 0
-    assert majority_probability(3, 1, 1) == pytest.approx(1 / 2)
-
-
 # The smallest connectivity.
 
 
@@ -226,7 +206,7 @@ def test_the_smallest_connectivity_at_the_edges_of_a_million(byzantine: int, sma
 def test_an_impossible_ring_is_refused(
     nodes: int, byzantine: int, connectivity: int, says: str
 ) -> None:
-    for probability in (failure_bound, failure_exact, failure_fraction, majority_probability):
+    for probability in (failure_bound, failure_exact, failure_fraction):
         with pytest.raises(UserError, match=says):
             probability(nodes, byzantine, connectivity)
     with pytest.raises(UserError, match=says):

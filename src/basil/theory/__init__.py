@@ -46,7 +46,6 @@ from basil.theory.resilience import (
     failure_exact,
     failure_fraction,
     failure_simulated,
-    majority_probability,
     smallest_connectivity,
 )
 from basil.theory.setting import PAPER_TIMES, PartTimes, Setting, Sharing
@@ -85,7 +84,6 @@ __all__ = [
     "group_failure_bound",
     "group_failure_exact",
     "group_failure_fraction",
-    "majority_probability",
     "make_plan",
     "one_group_failure",
     "round_cost",

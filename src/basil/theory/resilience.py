@@ -118,19 +118,6 @@ def failure_simulated(
     return _wilson(failures, trials)
 
 
-def majority_probability(nodes: int, byzantine: int, connectivity: int) -> float:
-    """P(more than S/2 of a given benign node's S predecessors are Byzantine).
-
-    The predecessors are S of the other N − 1 nodes, of which b are Byzantine: a hypergeometric
-    tail.  This is what a rule that trusts the majority (a median, a trimmed mean) would need to be
-    small; the lowest-loss rule needs only one benign predecessor.
-    """
-    _checks.ring(nodes, byzantine, connectivity)
-    weights = _hypergeometric_weights(nodes - 1, byzantine, connectivity)
-    tail = math.fsum(weight for count, weight in weights.items() if 2 * count > connectivity)
-    return tail / math.fsum(weights.values())
-
-
 def smallest_connectivity(nodes: int, byzantine: int, failure: float, exact: bool = True) -> int:
     """The smallest S whose failure probability is at most `failure`.
 
@@ -189,28 +176,6 @@ def falling_ratio(top: int, bottom: int, count: int) -> Decimal:
         ratio *= math.perm(top - start, width)
         ratio /= math.perm(bottom - start, width)
     return ratio
-
-
-def _hypergeometric_weights(population: int, marked: int, draws: int) -> dict[int, float]:
-    """Weights of 0, 1, … marked among `draws`, relative to the most likely count.
-
-    Ratios of neighbouring probabilities, walked from the mode both ways: nothing is subtracted and
-    no binomial coefficient is formed, so weights are right to a part in 10⁹ even for 10⁶ draws.
-    """
-    least, most = max(0, draws - (population - marked)), min(marked, draws)
-    mode = min(max((draws + 1) * (marked + 1) // (population + 2), least), most)
-
-    def odds(count: int) -> float:
-        """P(count + 1) / P(count)."""
-        unmarked_left = population - marked - draws + count + 1
-        return (marked - count) * (draws - count) / ((count + 1) * unmarked_left)
-
-    weights = {mode: 1.0}
-    for count in range(mode, most):
-        weights[count + 1] = weights[count] * odds(count)
-    for count in range(mode, least, -1):
-        weights[count - 1] = weights[count] / odds(count - 1)
-    return weights
 
 
 def _wilson(successes: int, trials: int) -> Estimate:
