@@ -15,10 +15,11 @@ from basil.theory import (
     failure_exact,
     group_failure_bound,
     group_failure_exact,
-    group_failure_fraction,
     one_group_failure,
     smallest_group_connectivity,
 )
+
+from whole_numbers import group_failure_fraction
 
 
 @st.composite

@@ -26,7 +26,6 @@ from basil.theory.cost import (
 from basil.theory.groups import (
     group_failure_bound,
     group_failure_exact,
-    group_failure_fraction,
     one_group_failure,
     smallest_group_connectivity,
 )
@@ -44,7 +43,6 @@ from basil.theory.resilience import (
     disconnected,
     failure_bound,
     failure_exact,
-    failure_fraction,
     failure_simulated,
     smallest_connectivity,
 )
@@ -79,11 +77,9 @@ __all__ = [
     "failure_bound",
     "failure_curve",
     "failure_exact",
-    "failure_fraction",
     "failure_simulated",
     "group_failure_bound",
     "group_failure_exact",
-    "group_failure_fraction",
     "make_plan",
     "one_group_failure",
     "round_cost",

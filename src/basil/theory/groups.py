@@ -16,7 +16,6 @@ coefficient of x^b, divided by C(N, b), is the probability that all are safe.
 import math
 from collections.abc import Iterator
 from decimal import Context, Decimal, localcontext
-from fractions import Fraction
 
 from basil.errors import UserError
 from basil.theory import _checks
@@ -24,7 +23,6 @@ from basil.theory.resilience import (
     PRECISE,
     failure_bound,
     falling_ratio,
-    safe_arrangements,
     smallest,
     smallest_connectivity,
 )
@@ -67,27 +65,10 @@ def group_failure_exact(nodes: int, byzantine: int, groups: int, connectivity: i
     Byzantine", which would cut the ring of groups.  The series at the head of this file in decimals
     of at least 50 digits, for up to 10⁶ nodes and more.  It alternates, so the first term left out
     bounds what is missing; where terms grow so large that fewer than 25 digits would survive their
-    cancellation, it is summed again with more.  `group_failure_fraction` has whole numbers only.
+    cancellation, it is summed again with more.
     """
     size = _group_size(nodes, byzantine, groups, connectivity)
     return _some_ring_fails(nodes, byzantine, connectivity, size, rings=groups)
-
-
-def group_failure_fraction(nodes: int, byzantine: int, groups: int, connectivity: int) -> Fraction:
-    """The same as a fraction: whole-number arithmetic, for up to ~10³ nodes.
-
-    The safe placements of b Byzantine nodes are the coefficient of x^b in (Σ_i a_i x^i)^G, with a_i
-    the safe placements of i in one group.
-    """
-    size = _group_size(nodes, byzantine, groups, connectivity)
-    # The polynomial is evaluated at x = 2^width, too large for coefficients (< 2^N) to overlap.
-    width = nodes + 1
-    one_group = sum(
-        safe_arrangements(size, inside, connectivity) << (inside * width)
-        for inside in range(min(byzantine, size) + 1)
-    )
-    safe = (one_group**groups >> (byzantine * width)) & ((1 << width) - 1)
-    return 1 - Fraction(safe, math.comb(nodes, byzantine))
 
 
 def smallest_group_connectivity(

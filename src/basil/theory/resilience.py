@@ -17,7 +17,6 @@ import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
-from fractions import Fraction
 from typing import Final, NamedTuple
 
 from basil.errors import UserError
@@ -61,13 +60,6 @@ def failure_bound(nodes: int, byzantine: int, connectivity: int) -> float:
     _checks.ring(nodes, byzantine, connectivity)
     with localcontext(PRECISE):
         return float(nodes * falling_ratio(byzantine, nodes, connectivity))
-
-
-def failure_fraction(nodes: int, byzantine: int, connectivity: int) -> Fraction:
-    """The probability of the event as a fraction: whole-number arithmetic, for up to ~10⁴ nodes."""
-    _checks.ring(nodes, byzantine, connectivity)
-    safe = safe_arrangements(nodes, byzantine, connectivity)
-    return 1 - Fraction(safe, math.comb(nodes, byzantine))
 
 
 def failure_exact(nodes: int, byzantine: int, connectivity: int) -> float:
@@ -148,20 +140,6 @@ def smallest(suffices: Callable[[int], bool], most: int) -> int:
     while enough < most and not suffices(enough):
         too_few, enough = enough, min(2 * enough, most)
     return too_few + 1 + bisect_left(range(too_few + 1, enough), True, key=suffices)
-
-
-def safe_arrangements(nodes: int, byzantine: int, connectivity: int) -> int:
-    """How many of the C(N, b) rings have no S Byzantine nodes in a row (none if b = N)."""
-    benign = nodes - byzantine
-    if connectivity == 0 or benign == 0:
-        return 0
-    compositions = sum(
-        (1 - 2 * (j % 2))
-        * math.comb(benign, j)
-        * math.comb(nodes - 1 - j * connectivity, benign - 1)
-        for j in range(min(benign, byzantine // connectivity) + 1)
-    )
-    return nodes * compositions // benign  # each ring is cut at any of its z benign nodes
 
 
 def falling_ratio(top: int, bottom: int, count: int) -> Decimal:
