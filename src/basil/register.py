@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from basil.attack import ATTACKS, Attack, DataAttack, declares
 from basil.attack.data import Poison
-from basil.attack.view import Lie, Trial, Work
+from basil.attack.view import Lie, Trial
 from basil.data import DATASETS, PARTITIONS
 from basil.errors import UserError
 from basil.learning.metrics import HIGHER, METRICS
@@ -29,19 +29,9 @@ from basil.topology import GRAPHS, WEIGHTS
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def attack(
-    name: str,
-    *,
-    omniscient: bool = False,
-    trains: bool = False,
-    start: int = 1,
-    work: Work | None = None,
-    needs_sharing: bool = False,
-) -> Callable[[Callable[..., Lie | Trial]], Attack]:
+def attack(name: str, **declared: Any) -> Callable[[Callable[..., Lie | Trial]], Attack]:
     """An attack on what is sent, (view, *, options) -> Lie; the keywords as of `declares`."""
-    declare = declares(
-        omniscient=omniscient, trains=trains, start=start, work=work, needs_sharing=needs_sharing
-    )
+    declare = declares(**declared)
     return lambda function: ATTACKS.register(name, declare(function))
 
 

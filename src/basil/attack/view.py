@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -98,30 +98,24 @@ Work: TypeAlias = Callable[..., list[Stage]]
 """(bench, *, the attack's options) -> batches and learning rate, one stage after the other."""
 
 
+@dataclass(eq=False)
 class Attack:
-    """From a view to what is sent instead, with what it declares.
+    """From a view to what is sent instead, and what is to be known of it.
 
     The function returns the lie, or is a generator that tries it out first.
     """
 
-    takes: tuple[str, ...] = ("view",)
+    takes: ClassVar[tuple[str, ...]] = ("view",)
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        omniscient: bool = False,
-        trains: bool = False,
-        start: int = 1,
-        work: Work | None = None,
-        needs_sharing: bool = False,
-    ) -> None:
-        functools.update_wrapper(self, function)
-        self.function = function
-        self.omniscient = omniscient
-        self.trains = trains
-        self.start = start
-        self.work = work
-        self.needs_sharing = needs_sharing
+    function: Callable[..., Any]
+    omniscient: bool = False  # it sees what all benign nodes sent last, else its own state only
+    trains: bool = False  # it needs its node's honest update, else only the time of that passes
+    start: int = 1  # the round in which it begins
+    work: Work | None = None  # what it trains on instead; it takes the time that it takes
+    needs_sharing: bool = False  # it uses samples of others, which only data sharing gives it
+
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.function)
 
     def __call__(self, view: View, **options: Any) -> Lie | Trial:
         made: Lie | Trial = self.function(view, **options)
@@ -133,20 +127,6 @@ class Attack:
         return (yield from made) if isinstance(made, Generator) else made
 
 
-def declares(
-    *,
-    omniscient: bool = False,
-    trains: bool = False,
-    start: int = 1,
-    work: Work | None = None,
-    needs_sharing: bool = False,
-) -> Callable[[Callable[..., Lie | Trial]], Attack]:
-    """State what an attack sees, whether it needs an honest update, and when it begins.
-
-    omniscient: it sees what all benign nodes sent last; otherwise only its own node's state.
-    trains: it needs the honest update of its own node; otherwise that work is skipped (its time
-    passes all the same).
-    work: what it trains on instead; it takes the time that it takes.
-    needs_sharing: it uses samples of others, which only data sharing gives it.
-    """
-    return lambda function: Attack(function, omniscient, trains, start, work, needs_sharing)
+def declares(**declared: Any) -> Callable[[Callable[..., Lie | Trial]], Attack]:
+    """Make an `Attack` of a function; the keywords are those of its fields."""
+    return lambda function: Attack(function, **declared)
