@@ -15,6 +15,7 @@ from basil.learning.models import mlp
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses
 from basil.learning.symmetry import Symmetries, find
+from basil.protocol.drive import Driver
 from basil.protocol.requests import Score
 from basil.testing.runs import check_runs, must
 
@@ -59,18 +60,13 @@ def view(
 
 def told(attack: Attack, seen: View, losses: Callable[[Tensor], Tensor], **options: Any) -> Lie:
     """What an attack sends that asks for losses; `losses`: of a model, one for each sample."""
-    trial = attack.lie(seen, **options)
-    answer: Any = None
-    try:
-        while True:
-            request = trial.send(answer)
-            if isinstance(request, Score):
-                answer = Losses(losses(request.model))
-            else:
-                answer = Losses(torch.stack([losses(model) for model in request.models]))
-    except StopIteration as end:
-        lie: Lie = end.value
-        return lie
+    trial = Driver(attack.lie(seen, **options))
+    for request in trial:
+        if isinstance(request, Score):
+            trial.answer = Losses(losses(request.model))
+        else:
+            trial.answer = Losses(torch.stack([losses(model) for model in request.models]))
+    return trial.result
 
 
 def check_attack(attack: str | Callable[..., Any], **options: Any) -> None:

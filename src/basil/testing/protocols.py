@@ -8,6 +8,7 @@ import torch
 
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection, decide, tensor_of
+from basil.protocol.drive import Driver
 from basil.protocol.memory import Entry
 from basil.protocol.requests import Combine, Score, Select
 from basil.protocol.rules import RULES, Candidates, Choice, RuleGenerator
@@ -30,23 +31,19 @@ def answered(steps: RuleGenerator, own: Sequence[float] = ()) -> Choice:
 
     Without them it is garbage, which no rule may choose for its losses.
     """
-    answer: Any = None
-    try:
-        while True:
-            request = steps.send(answer)
-            if isinstance(request, Score):
-                garbage = [torch.inf] * len(request.batch)
-                answer = Losses(torch.tensor(own or garbage))
-            elif isinstance(request, Combine):
-                answer = request.work(*request.args)
-            else:
-                must(isinstance(request, Select), f"a rule cannot ask for {request!r:.60}")
-                rows = torch.stack([promise.wait() for promise in request.losses])
-                index = decide(rows, request.pick, len(request.models))
-                answer = Selection([*request.models, request.own], int(index))
-    except StopIteration as end:
-        choice: Choice = end.value
-        return choice
+    rule = Driver(steps)
+    for request in rule:
+        if isinstance(request, Score):
+            garbage = [torch.inf] * len(request.batch)
+            rule.answer = Losses(torch.tensor(own or garbage))
+        elif isinstance(request, Combine):
+            rule.answer = request.work(*request.args)
+        else:
+            must(isinstance(request, Select), f"a rule cannot ask for {request!r:.60}")
+            rows = torch.stack([promise.wait() for promise in request.losses])
+            index = decide(rows, request.pick, len(request.models))
+            rule.answer = Selection([*request.models, request.own], int(index))
+    return rule.result
 
 
 def chosen(rule: Callable[..., RuleGenerator], losses: list[list[float]], **options: Any) -> Choice:
