@@ -3,13 +3,12 @@
 import hashlib
 import json
 import re
-from dataclasses import fields
 from typing import Any
 
 from basil.attack import ATTACKS
 from basil.recipe.read import options_of
 from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Recipe, names_in
-from basil.recipe.write import to_tree
+from basil.recipe.write import plain, to_tree
 
 DIGITS = 12  # 48 bits: that two of a million runs meet has a chance of 0.2 %
 
@@ -56,9 +55,7 @@ def _said(tree: dict[str, Any]) -> dict[str, Any]:
     for name, kind in SECTIONS.items():
         if name not in tree:
             continue
-        part = kind()
-        defaults = {f.name: getattr(part, f.name) for f in fields(part) if f.name != "options"}
-        defaults |= options_of(name, tree[name])
+        defaults = plain(kind()) | options_of(name, tree[name])
         said[name] = {
             key: value
             for key, value in tree[name].items()

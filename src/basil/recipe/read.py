@@ -2,7 +2,7 @@
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
@@ -99,17 +99,19 @@ def _derived(tree: dict[str, Any], own: Mapping[str, Any], source: str) -> dict[
 
 def change(tree: dict[str, Any], overrides: Changes) -> None:
     """Set each key in a tree."""
-    given = _dotted(overrides) if isinstance(overrides, Mapping) else map(_said, overrides)
+    given = dotted(overrides) if isinstance(overrides, Mapping) else map(_said, overrides)
     # Names first: an option that is set beside a new name belongs to that.
     for place, value in sorted(given, key=lambda each: each[0] not in NAMES):
         (switch if place in NAMES else _put)(tree, place, value)
 
 
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """{"ring": {"nodes": 20}} is {"ring.nodes": 20}."""
+def dotted(
+    values: Mapping[str, Any], prefix: str = "", whole: Set[str] = frozenset()
+) -> Iterator[tuple[str, Any]]:
+    """{"ring": {"nodes": 20}} is {"ring.nodes": 20}; a table with a key of `whole` is a value."""
     for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{key}.")
+        if isinstance(value, Mapping) and not whole & value.keys():
+            yield from dotted(value, f"{prefix}{key}.", whole)
         else:
             yield f"{prefix}{key}", value
 

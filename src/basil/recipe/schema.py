@@ -1,7 +1,7 @@
 """The sections and keys of a recipe, with their defaults."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 from basil.attack import ATTACKS
 from basil.attack.basket_faults import FAULTS
@@ -226,16 +226,7 @@ def away_in(k: int, events: tuple[Event, ...]) -> int:
 
 
 SECTIONS: dict[str, type[Any]] = {
-    "data": Data,
-    "ring": RingPart,
-    "graph": GraphPart,
-    "sharing": SharingPart,
-    "scheme": Scheme,
-    "learning": Learning,
-    "attack": AttackPart,
-    "time": TimePart,
-    "record": RecordPart,
-    "compare": Compare,
+    name: kind for name, kind in get_type_hints(Recipe).items() if name != "seed"
 }
 
 # Which tables a section's extra options come from: (key that names the entry, table).

@@ -28,7 +28,7 @@ import numpy as np
 
 from basil import rng
 from basil.errors import UserError
-from basil.recipe.read import PLANS, Changes, Source, change, parse, tree_of
+from basil.recipe.read import PLANS, Changes, Source, change, dotted, parse, tree_of
 from basil.recipe.schema import Recipe
 from basil.recipe.values import known_keys, typed
 
@@ -144,15 +144,5 @@ def _table(plan: Mapping[str, Any], key: str, source: str) -> dict[str, Any]:
     values = plan.get(key, {})
     if not isinstance(values, Mapping):
         raise UserError(f"{key} must be a section [sweep.{key}] ({source})")
-    return dict(_dotted(values))
-
-
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """ring.connectivity = [3, 5] may be written with or without quotation marks."""
-    found: list[tuple[str, Any]] = []
-    for key, value in values.items():
-        if isinstance(value, Mapping) and not {"low", "high"} & value.keys():
-            found += _dotted(value, f"{prefix}{key}.")
-        else:
-            found.append((prefix + key, value))
-    return found
+    # ring.connectivity = [3, 5] may be written with or without quotation marks.
+    return dict(dotted(values, whole={"low", "high"}))

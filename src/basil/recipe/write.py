@@ -1,7 +1,7 @@
 """From a `Recipe` back to TOML, and to its neighbours."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from basil.data import OWN, PARTITIONS, Dataset
@@ -16,8 +16,7 @@ def to_tree(recipe: Recipe) -> dict[str, Any]:
         if name == "compare":  # a plan for many runs, no part of any
             continue
         part = getattr(recipe, name)
-        values = {f.name: getattr(part, f.name) for f in fields(part) if f.name != "options"}
-        values.update(getattr(part, "options", {}))
+        values = plain(part) | getattr(part, "options", {})
         if name == "ring":
             values["connectivity"] = recipe.connectivity
             if part.placement == "rows":
@@ -32,6 +31,11 @@ def to_tree(recipe: Recipe) -> dict[str, Any]:
     return tree
 
 
+def plain(part: Any) -> dict[str, Any]:
+    """The keys of a section, without the options of what it names."""
+    return {key: value for key, value in vars(part).items() if key != "options"}
+
+
 def to_toml(recipe: Recipe) -> str:
     """The resolved recipe as text."""
     lines: list[str] = []
@@ -40,12 +44,11 @@ def to_toml(recipe: Recipe) -> str:
             lines.append(f"{key} = {_scalar(value)}")
             continue
         lines.append(f"\n[{key}]")
-        tables = {k: v for k, v in value.items() if k == "events"}
-        lines += [f"{k} = {_scalar(v)}" for k, v in value.items() if k not in tables]
-        for name, rows in tables.items():
-            for row in rows:
-                lines.append(f"[[{key}.{name}]]")
-                lines += [f"{k} = {_scalar(v)}" for k, v in row.items()]
+        events = value.pop("events", ())
+        lines += [f"{k} = {_scalar(v)}" for k, v in value.items()]
+        for event in events:
+            lines.append(f"[[{key}.events]]")
+            lines += [f"{k} = {_scalar(v)}" for k, v in event.items()]
     return "\n".join(lines) + "\n"
 
 
