@@ -5,8 +5,7 @@ import argparse
 TENSORBOARD = "basil.record.tensorboard:TensorBoard"
 
 
-def add_shared(command: argparse.ArgumentParser) -> None:
-    """What to change in the recipe, where to compute, what to write."""
+def add_set(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-s",
         "--set",
@@ -15,6 +14,11 @@ def add_shared(command: argparse.ArgumentParser) -> None:
         metavar="SECTION.KEY=VALUE",
         help="change one value of the recipe (may be repeated)",
     )
+
+
+def add_shared(command: argparse.ArgumentParser) -> None:
+    """What to change in the recipe, where to compute, what to write."""
+    add_set(command)
     command.add_argument("--out", metavar="DIR", help="run folder (default: under runs/)")
     command.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     command.add_argument(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from basil.errors import UserError
+from basil.text import aligned, width
 from basil.theory import TABLE_III, TABLE_III_UBAR_SCORED
 
 
@@ -90,9 +91,4 @@ def _table_3(found: dict[str, Any], scored: float) -> str:
             cells = ["–" if part is None else f"{part:.{digits}f}" for part in parts]
             total = sum(part for part in parts if part is not None)
             rows.append((label, *cells, f"{total:.{digits}f}"))
-    widths = [max(len(row[place]) for row in rows) for place in range(len(head))]
-    return "\n".join(
-        f"{row[0]:<{widths[0]}}  "
-        + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-        for row in rows
-    )
+    return "\n".join(aligned(rows, width(), right=range(1, len(head))))

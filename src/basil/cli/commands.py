@@ -84,14 +84,7 @@ def compare(args: argparse.Namespace) -> int:
         warn(sentence)
     check(carry_out(todo, settings(args), quiet=args.json))
     runs = [read_run(case.folder) for case in todo]
-    paths = None if args.no_report else _report(runs, out)
-    if args.json:
-        print(json.dumps([{**(run.summary or {}), "folder": str(run.folder)} for run in runs]))
-        return 0
-    print(as_text(results_table(runs)))
-    if paths:
-        print(f"\n{paths}")
-    return 0
+    return _show(runs, "" if args.no_report else _report(runs, out), args.json)
 
 
 def report(args: argparse.Namespace) -> int:
@@ -100,12 +93,14 @@ def report(args: argparse.Namespace) -> int:
 
     runs = runs_below(args.folders)
     out = Path(args.out) if args.out else Path(args.folders[0])
-    paths = _report(runs, out, args.against)
-    if args.json:
+    return _show(runs, _report(runs, out, args.against), args.json)
+
+
+def _show(runs: list[Run], written: str, as_json: bool) -> int:
+    if as_json:
         print(json.dumps([{**(run.summary or {}), "folder": str(run.folder)} for run in runs]))
     else:
-        print(as_text(results_table(runs)))
-        print(f"\n{paths}")
+        print(as_text(results_table(runs)) + (f"\n\n{written}" if written else ""))
     return 0
 
 

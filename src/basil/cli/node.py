@@ -11,7 +11,12 @@ from typing import Any
 
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 ALONE = 1
-SECONDS = ("patience", "window", "linger", "alone")  # the options that are so many
+SECONDS = {  # the options that are so many
+    "patience": (0.5, "the least that a turn of another node is given"),
+    "window": (60.0, "how long to wait for all nodes before the first turn"),
+    "linger": (30.0, "how long to stay at the end for nodes that have not finished"),
+    "alone": (300.0, "how long to wait for a quorum, before it ends with code 1"),
+}
 
 
 def add_node(commands: Any) -> None:
@@ -55,39 +60,19 @@ def running(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--threads", type=int, default=1, help="CPU threads (default 1; 0: all cores)"
     )
-    command.add_argument(
-        "--patience",
-        type=float,
-        default=0.5,
-        metavar="SECONDS",
-        help="the least that a turn of another node is given (default 0.5)",
-    )
-    command.add_argument(
-        "--window",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="how long to wait for all nodes before the first turn (default 60)",
-    )
-    command.add_argument(
-        "--linger",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="how long to stay at the end for nodes that have not finished (default 30)",
-    )
+    for name, (default, what) in SECONDS.items():
+        command.add_argument(
+            f"--{name}",
+            type=float,
+            default=default,
+            metavar="SECONDS",
+            help=f"{what} (default {default:g})",
+        )
     command.add_argument(
         "--quorum",
         type=int,
         metavar="N",
         help="nodes that it takes to train, itself counted (default: more than half)",
-    )
-    command.add_argument(
-        "--alone",
-        type=float,
-        default=300.0,
-        metavar="SECONDS",
-        help="how long to wait for a quorum, before it ends with code 1 (default 300)",
     )
 
 
@@ -118,19 +103,11 @@ def node(args: argparse.Namespace) -> int:
     for name in SECONDS:
         if not 0 <= getattr(args, name) < 1e6:
             raise UserError(f"--{name} {getattr(args, name)}: it must be seconds, 0 or more")
+    asked = ("attack", "device", "listen", "metrics", "twin", "quorum", *SECONDS)
     options = Options(
         folder=Path(args.dir),
-        attack=args.attack,
         data=Path(args.data) if args.data else None,
-        device=args.device,
-        listen=args.listen,
-        metrics=args.metrics,
-        twin=args.twin,
-        patience=args.patience,
-        window=args.window,
-        linger=args.linger,
-        quorum=args.quorum,
-        alone=args.alone,
+        **{name: getattr(args, name) for name in asked},
     )
     with ExitStack() as until:
         if options.folder.is_dir():  # if not, it is the peer's to say; one at a time works there

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from basil.cli.arguments import add_set
 from basil.errors import UserError
 
 
@@ -15,10 +16,7 @@ def add_peers(commands: Any) -> Any:
     init = verbs.add_parser("init", help="make a ring: authority, keys, certificates, roster")
     init.add_argument("--nodes", type=int, metavar="N", help="default: as the recipe says, or 8")
     init.add_argument("--recipe", metavar="RECIPE", help="default: the demo's data, a short run")
-    init.add_argument(
-        "-s", "--set", action="append", default=[], metavar="SECTION.KEY=VALUE",
-        help="change one value of the recipe (may be repeated)",
-    )  # fmt: skip
+    add_set(init)
     init.add_argument(
         "--host", nargs="+", default=["127.0.0.1"], help="one for all (default 127.0.0.1), or each"
     )
