@@ -6,39 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from basil.attack import ATTACKS
-from basil.attack.basket_faults import FAULTS
+from basil.cli import KINDS
 from basil.cli.say import say
-from basil.data import DATASETS, PARTITIONS
-from basil.data.sensitive import SENSITIVE
 from basil.errors import UserError
-from basil.learning.metrics import METRICS
-from basil.learning.models import LOSSES, MODELS
-from basil.learning.optimizers import OPTIMIZERS
-from basil.learning.schedule import SCHEDULES
-from basil.protocol.rules import RULES
-from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK, find, shipped
+from basil.recipe.schema import OPTION_TABLES
 from basil.table import Table
 from basil.text import aligned, paragraphs, width
-from basil.topology import GRAPHS, WEIGHTS
 
-TABLES: dict[str, Table[Any]] = {
-    "schemes": SCHEMES,
-    "attacks": ATTACKS,
-    "rules": RULES,
-    "graphs": GRAPHS,
-    "weights": WEIGHTS,
-    "partitions": PARTITIONS,
-    "sensitive": SENSITIVE,
-    "faults": FAULTS,
-    "datasets": DATASETS,
-    "models": MODELS,
-    "losses": LOSSES,
-    "optimizers": OPTIMIZERS,
-    "metrics": METRICS,
-    "schedules": SCHEDULES,
-}
+_BY_GROUP = {table.group: table for tables in OPTION_TABLES.values() for _, table in tables}
+TABLES: dict[str, Table[Any]] = {kind: _BY_GROUP[kind] for kind in KINDS if kind in _BY_GROUP}
 NOBODY = "Nobody lies: all nodes are benign."
 
 
