@@ -138,17 +138,15 @@ def make_plan(setting: Setting) -> Plan:
     """Answer everything that can be asked about one setting, or refuse it in one sentence."""
     setting.check()
     ring = _ring(setting)
-    S, d = ring.connectivity, setting.parameters
-    timing = setting.times.timing(setting.megabits_per_second, S)
-    grouped = None if setting.groups is None else _grouped(setting, setting.groups)
+    S = ring.connectivity
     return Plan(
         setting=setting,
-        link=timing.link(d),
+        link=setting.timing(S).link(setting.parameters),
         ring=ring,
         turn=_ring_time(setting, S, "turn"),
         arrival=_ring_time(setting, S, "arrival"),
         ubar=_ubar(setting, S),
-        grouped=grouped,
+        grouped=None if setting.groups is None else _grouped(setting, setting.groups),
         acds=_sharing(setting),
         choices=tuple(_choices(setting)),
     )
@@ -163,12 +161,10 @@ def failure_curve(setting: Setting, upto: int) -> list[tuple[int, float, float]]
 
 
 def _ring(setting: Setting) -> RingPlan:
-    N, b, by_bound = setting.nodes, setting.byzantine, None
+    N, b, S, by_bound = setting.nodes, setting.byzantine, _connectivity(setting), None
+    assert S is not None  # `check` has refused what is no ring
     if setting.wanted is not None:
-        S = smallest_connectivity(N, b, setting.wanted)
         by_bound = smallest_connectivity(N, b, setting.wanted, exact=False)
-    else:
-        S = b + 1 if setting.connectivity is None else setting.connectivity
     cost = round_cost(setting.parameters, nodes=N, connectivity=S, dropouts=setting.dropouts)
     away = None
     if 0 < setting.dropouts < N - b and S < N - setting.dropouts:
@@ -185,7 +181,7 @@ def _simulated(setting: Setting, connectivity: int, groups: int = 1) -> Estimate
     return failure_simulated(N, b, connectivity, setting.trials, setting.seed, groups)
 
 
-def _group_connectivity(setting: Setting, groups: int) -> int | None:
+def _connectivity(setting: Setting, groups: int = 1) -> int | None:
     """S on each of these rings; None where they are too small for what is wanted."""
     N, b, size = setting.nodes, setting.byzantine, setting.nodes // groups
     if setting.wanted is not None:
@@ -196,7 +192,7 @@ def _group_connectivity(setting: Setting, groups: int) -> int | None:
 
 def _grouped(setting: Setting, groups: int) -> GroupPlan:
     N, b, size = setting.nodes, setting.byzantine, setting.nodes // groups
-    S = _group_connectivity(setting, groups)
+    S = _connectivity(setting, groups)
     if S is None:
         if setting.wanted is None:
             _checks.predecessors(size, setting.connectivity or b + 1)
@@ -213,55 +209,43 @@ def _grouped(setting: Setting, groups: int) -> GroupPlan:
         _simulated(setting, S, groups),
         union=groups * one_group_failure(N, b, groups, S),
     )
-    timing = setting.times.timing(setting.megabits_per_second, S)
-    where = timing, setting.parameters
-    ring: dict[str, Any] = {
-        "nodes": N,
-        "groups": groups,
-        "connectivity": S,
-        "ring_rounds": setting.ring_rounds,
-    }
+    where, rings = (setting.timing(S), setting.parameters), _rings(setting, groups, S)
     return GroupPlan(
         groups=groups,
         size=size,
         connectivity=S,
         risk=risk,
-        stages=basil_plus_stages(*where, **ring),
-        printed=setting.rounds * basil_plus_time_printed(*where, **ring),
+        stages=basil_plus_stages(*where, **rings),
+        printed=setting.rounds * basil_plus_time_printed(*where, **rings),
         turn=_groups_time(setting, groups, S, "turn"),
         arrival=_groups_time(setting, groups, S, "arrival"),
     )
 
 
 def _ring_time(setting: Setting, connectivity: int, scoring: Scoring) -> RingTime:
-    timing = setting.times.timing(setting.megabits_per_second, connectivity)
+    timing = setting.timing(connectivity)
     where = timing, setting.parameters
     ring: dict[str, Any] = {
         "nodes": setting.nodes,
         "connectivity": connectivity,
-        "rounds": setting.rounds * setting.ring_rounds,
+        "rounds": setting.laps,
+        "scoring": scoring,
     }
-    total = basil_time(*where, **ring, scoring=scoring)
+    total = basil_time(*where, **ring)
     awaited = connectivity if scoring == "turn" else 1
     closing = timing.link(setting.parameters) + awaited * timing.forward  # (47)
     return RingTime(
-        bound=basil_time_bound(*where, **ring, scoring=scoring),
+        bound=basil_time_bound(*where, **ring),
         recursion=total,
         last_turn=total - closing + connectivity * timing.forward,
     )
 
 
 def _ubar(setting: Setting, neighbours: int) -> UbarTime:
-    timing = setting.times.timing(setting.megabits_per_second, neighbours)
+    where = setting.timing(neighbours), setting.parameters
     scored = setting.times.scored(neighbours)
-    alone = ubar_time(timing, setting.parameters, neighbours=0, scored=scored)
-    total = ubar_time(
-        timing,
-        setting.parameters,
-        neighbours=neighbours,
-        scored=scored,
-        rounds=setting.rounds * setting.ring_rounds,
-    )
+    alone = ubar_time(*where, neighbours=0, scored=scored)
+    total = ubar_time(*where, neighbours=neighbours, scored=scored, rounds=setting.laps)
     return UbarTime(neighbours, scored, alone, total)
 
 
@@ -279,7 +263,7 @@ def _sharing(setting: Setting) -> SharingCost | None:
     }
     bits = acds_bits(**what)
     seconds = acds_time(**what, megabits_per_second=setting.megabits_per_second)
-    training = setting.rounds * setting.ring_rounds * BITS_PER_PARAMETER * setting.parameters
+    training = setting.laps * BITS_PER_PARAMETER * setting.parameters
     return SharingCost(groups, bits, seconds, bits / training)
 
 
@@ -287,7 +271,7 @@ def _choices(setting: Setting) -> list[GroupChoice]:
     N, b = setting.nodes, setting.byzantine
     found = []
     for groups in _divisors(N):
-        S = _group_connectivity(setting, groups)
+        S = _connectivity(setting, groups)
         if S is None:
             continue
         if groups == 1:
@@ -302,16 +286,18 @@ def _choices(setting: Setting) -> list[GroupChoice]:
 
 
 def _groups_time(setting: Setting, groups: int, connectivity: int, scoring: Scoring) -> float:
-    timing = setting.times.timing(setting.megabits_per_second, connectivity)
-    return setting.rounds * basil_plus_time(
-        timing,
-        setting.parameters,
-        nodes=setting.nodes,
-        groups=groups,
-        connectivity=connectivity,
-        ring_rounds=setting.ring_rounds,
-        scoring=scoring,
-    )
+    rings = _rings(setting, groups, connectivity)
+    timing = setting.timing(connectivity)
+    return setting.rounds * basil_plus_time(timing, setting.parameters, **rings, scoring=scoring)
+
+
+def _rings(setting: Setting, groups: int, connectivity: int) -> dict[str, Any]:
+    return {
+        "nodes": setting.nodes,
+        "groups": groups,
+        "connectivity": connectivity,
+        "ring_rounds": setting.ring_rounds,
+    }
 
 
 def _divisors(nodes: int) -> list[int]:

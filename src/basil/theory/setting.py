@@ -79,6 +79,14 @@ class Setting:
             return None
         return WANTED if self.failure is None else self.failure
 
+    @property
+    def laps(self) -> int:
+        """Of one ring, in all rounds."""
+        return self.rounds * self.ring_rounds
+
+    def timing(self, connectivity: int) -> Timing:
+        return self.times.timing(self.megabits_per_second, connectivity)
+
     def check(self) -> None:
         """Refuse in one sentence what no ring can be."""
         _checks.population(self.nodes, self.byzantine)
