@@ -31,6 +31,7 @@ KINDS = (
     "datasets",
     "models",
     "losses",
+    "optimizers",
     "metrics",
     "schedules",
     "recipes",
