@@ -270,6 +270,33 @@ def test_whoever_was_heard_from_long_ago_is_not_here_unless_it_has_finished() ->
         node.gather(Table({}), Quorum(3, 0.1), now)
 
 
+@pytest.mark.parametrize(
+    ("byzantine", "here", "awaited"),
+    [
+        (1, {4, 5, 6}, [3]),  # three are absent, so honest ones too: 4 may be the Byzantine one
+        (1, {3, 4, 5}, []),
+        (1, {1, 2, 3, 5, 6}, []),  # one is absent: it may be the Byzantine one
+        (1, {1, 2, 5, 6}, [3, 4]),
+        (0, {4, 5, 6}, []),
+        (0, {1, 2, 5, 6}, [3, 4]),
+    ],
+)
+def test_a_node_does_not_learn_from_those_alone_that_may_all_be_byzantine(
+    byzantine: int, here: set[int], awaited: list[int]
+) -> None:
+    """Node 0 of seven takes in the models of nodes 3 and 4; four of seven are a quorum."""
+    node, sources = meeting(byzantine, 7), frozenset({3, 4})
+    quorum = Quorum(4, 0.3, sources=sources, honest=byzantine + 1)
+    said: dict[int, bytes | None] = {i: hello() for i in here}
+    if not awaited:
+        node.gather(Table(said), quorum)
+        return
+    names = ", ".join(map(str, awaited))
+    with pytest.raises(Alone, match=rf"for nodes? {names}: all .* may be Byzantine.* --quorum 4$"):
+        node.gather(Table(said), quorum)
+    node.gather(Table(said), Quorum(4, 0.3))  # as with --quorum 4
+
+
 def test_no_time_passes_for_a_protocol_while_a_quorum_is_waited_for() -> None:
     clock = Clock()
     patience = Patience(clock, 1.0, 0.0, 1.0, floor=0.01)

@@ -25,7 +25,7 @@ from basil.peer.run import peer as node
 from basil.peer.run.data_sharing import Sharing
 from basil.peer.run.local_ring import check_state
 from basil.peer.run.peer import Peer
-from basil.peer.run.start import Options
+from basil.peer.run.start import Options, quorum_of
 from basil.peer.run.status import Status
 from basil.protocol.sharing.acds import SharingOutcome
 from basil.protocol.sharing.basket import Basket
@@ -284,6 +284,29 @@ def some_ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     places = [f"127.0.0.1:{port}" for port in free_ports(4)]
     authority.init(folder, to_toml(parse(TINY)), places)
     return folder
+
+
+@pytest.mark.parametrize(
+    ("ring", "asked", "needed", "sources", "honest"),
+    [
+        ({"byzantine": 1, "connectivity": 2}, None, 3, 2, 2),
+        ({"byzantine": 1, "connectivity": 2, "dropouts": 1}, None, 3, 3, 2),
+        ({"byzantine": 2, "connectivity": 1}, None, 3, 1, 1),  # S <= b: no more than S
+        ({"byzantine": 0, "connectivity": 2}, None, 3, 2, 1),
+        ({"byzantine": 1, "connectivity": 2}, 4, 4, 0, 0),  # who says how many means just that
+    ],
+)
+def test_a_quorum_follows_from_the_recipe_unless_one_is_asked_for(
+    tmp_path: Path, ring: dict[str, int], asked: int | None, needed: int, sources: int, honest: int
+) -> None:
+    recipe = parse({**TINY, "ring": {"nodes": 4, **ring}})
+    places = [f"127.0.0.1:{port}" for port in free_ports(4)]
+    roster = authority.init(tmp_path / "ring", to_toml(recipe), places)
+    who = local_node(recipe, load("digits", 1), 2, AttackPart()).participants
+    options = Options(tmp_path, quorum=asked)
+    quorum = quorum_of(options, roster, who, lambda missing: None)
+    assert (quorum.needed, len(quorum.sources), quorum.honest) == (needed, sources, honest)
+    assert quorum.sources <= set(who.ring.behind(2, 3))
 
 
 @pytest.mark.parametrize(

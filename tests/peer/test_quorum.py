@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from basil.experiment import set_up
+from basil.recipe import parse
+
 from nursery import Ring
 
 pytestmark = pytest.mark.slow
@@ -90,3 +93,23 @@ def test_a_node_whose_disk_was_full_at_the_last_line_finishes_though_all_have_go
     ring.start(0, "--window", "1", "--linger", "0")
     assert ring.wait([0]) == {0: 0}, ring.log(0)
     assert (ring.node(0) / "run/models.safetensors").exists()
+
+
+def test_a_node_whose_predecessors_may_all_be_byzantine_waits_for_another(
+    ring_of: Callable[..., Ring],
+) -> None:
+    """Three of five are a quorum; but of node 0's two predecessors the one that is here may lie."""
+    recipe = {**PAIR, "ring": {"nodes": 5, "byzantine": 1, "connectivity": 2}}
+    ring, order = ring_of(recipe), set_up(parse(recipe)).participants.ring
+    cut_off, nearest = order.behind(0, 2)
+    last = order.ahead(0, 2)[-1]
+    for i in (nearest, last):
+        ring.start(i, "--quorum", "3")
+    ring.start(0, "--alone", "5")
+    ring.until(lambda: f"waiting missing=[{cut_off}] quorum=3" in ring.log(0))
+    assert ring.wait([0]) == {0: 1}
+    assert ring.log(0).splitlines()[-1] == (
+        f"basil: node 0 has waited 5 s for node {cut_off}: all others that it takes models from may"
+        " be Byzantine. Start it again when they are here, or with --quorum 3"
+    )
+    assert ring.round(0) == 0

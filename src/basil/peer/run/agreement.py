@@ -7,8 +7,10 @@ when it has waited for the missing ones long enough, or when it hears that the r
 turning.
 
 That takes a quorum: a node that reaches fewer, before the first turn or later, waits for them and
-then ends.  What it would train by itself is not the ring's.  A node that has finished counts as
-here.
+then ends.  What it would train by itself is not the ring's.  Nor is what it would learn from
+Byzantine nodes alone: as long as no more than b nodes are absent, those may be the Byzantine ones,
+and one source (a predecessor, on a graph a neighbour) is enough; with more absent, honest ones are
+cut off, and more than b sources have to be here.  A node that has finished counts as here.
 
 A Byzantine node may claim any digest and any round.  So up to b nodes that differ are left out like
 silent ones, and a node with more than b against it refuses to run; of the claimed rounds the b
@@ -47,6 +49,8 @@ class Quorum:
     needed: int
     seconds: float
     tell: Callable[[list[int]], None] = lambda missing: None  # that it waits, and for whom
+    sources: frozenset[int] = frozenset()  # whose models this node takes in
+    honest: int = 0  # so many of them are not all Byzantine
 
 
 class Asking(Protocol):
@@ -160,9 +164,14 @@ class Handshake:
             here = {node for node, moment in self._when.items() if moment >= since}
             return sorted(self.others - done - here)
 
-    def here(self, since: float) -> int:
-        """How many are not missing, this node counted."""
-        return len(self.others) + 1 - len(self.missing(since))
+    def awaited(self, quorum: Quorum, since: float) -> list[int]:
+        """Who is missing, if without them there are too few nodes or sources."""
+        missing = self.missing(since)
+        if len(self.others) + 1 - len(missing) < quorum.needed:
+            return missing
+        wanted = min(quorum.honest, 1) if len(missing) <= self.byzantine else quorum.honest
+        absent = quorum.sources.intersection(missing)
+        return sorted(absent) if len(quorum.sources) - len(absent) < wanted else []
 
     def gather(
         self,
@@ -176,24 +185,31 @@ class Handshake:
         with self._asking(transport), self._changed:
             while not stopped():
                 now = time.monotonic()
-                recent, waited = max(since, now - HERE), now - begin
-                if self.here(recent) >= quorum.needed:
+                waited = now - begin
+                awaited = self.awaited(quorum, max(since, now - HERE))
+                if not awaited:
                     return
-                missing = self.missing(recent)
                 if waited >= quorum.seconds:
-                    raise Alone(self._alone(missing, quorum))
+                    raise Alone(self._alone(awaited, quorum))
                 if waited >= TELLS and not told:
                     told = True
-                    quorum.tell(missing)
+                    quorum.tell(awaited)
                 self._changed.wait(AGAIN)
 
-    def _alone(self, missing: list[int], quorum: Quorum) -> str:
-        names, members = ", ".join(map(str, missing)), len(self.others) + 1
-        return (
-            f"node {self.node} has waited {quorum.seconds:g} s for {_nodes(missing)} {names}:"
-            f" {members - len(missing)} of {members} are here, and it takes {quorum.needed} to"
-            " train. Start it again when they are, or with a smaller --quorum"
+    def _alone(self, awaited: list[int], quorum: Quorum) -> str:
+        names, members = ", ".join(map(str, awaited)), len(self.others) + 1
+        here = members - len(awaited)
+        why = (
+            f"{here} of {members} are here, and it takes {quorum.needed} to train. Start it again"
+            " when they are, or with a smaller --quorum"
         )
+        if here >= quorum.needed:
+            why = (
+                "all others that it takes models from may be Byzantine. Start it again when they"
+                f" are here, or with --quorum {quorum.needed}"
+            )
+        waited = f"node {self.node} has waited {quorum.seconds:g} s for {_nodes(awaited)} {names}"
+        return f"{waited}: {why}"
 
     def agree(
         self, transport: Asking, window: float, stopped: Callable[[], bool] = lambda: False

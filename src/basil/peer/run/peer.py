@@ -37,7 +37,6 @@ from basil.peer.run.agreement import (
     Alone,
     Handshake,
     Hello,
-    Quorum,
     where_to_rejoin,
 )
 from basil.peer.run.data_sharing import Sharing
@@ -111,7 +110,7 @@ class Peer:
         self.transport.expected = self._expected
         self.handshake = Handshake(self.node, roster.ids, self.byzantine, self._hello)
         self.transport.answers[HELLO] = self.handshake.answer
-        self.quorum = Quorum(quorum_of(options, roster), options.alone, self._waits)
+        self.quorum = quorum_of(options, roster, self.participants, self._waits)
         self.engine: Engine | None = None
 
     def _set_up(self) -> Setup:
@@ -257,7 +256,7 @@ class Peer:
         assert self.engine is not None
         assert self.engine.patience is not None
         since = time.monotonic() - max(RECENT, 2 * self.engine.patience.seconds)
-        if self.handshake.here(since) >= self.quorum.needed:
+        if not self.handshake.awaited(self.quorum, since):
             return False
         try:
             with self.engine.patience.paused():

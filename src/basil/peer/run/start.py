@@ -1,5 +1,6 @@
 """How a node is started, and the part in the run that this gives it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from basil.data.own import load_own
 from basil.errors import UserError
 from basil.experiment import LocalNode, local_node
 from basil.experiment.options import options_of
+from basil.experiment.participants import Participants
 from basil.peer.members.roster import Roster
+from basil.peer.run.agreement import Quorum
 from basil.peer.run.liveness import FLOOR
 from basil.recipe import NO_ATTACK, Recipe
 from basil.recipe.schema import AttackPart
@@ -29,18 +32,24 @@ class Options:
     patience: float = FLOOR  # seconds that every turn of another is given at least
     window: float = 60.0  # seconds to wait for all others before the first turn
     linger: float = 30.0  # seconds to stay for the others after the last
-    quorum: int | None = None  # nodes that it takes to train; None: more than half of the roster
+    quorum: int | None = None  # nodes that it takes to train; None: more than half, and a source
     alone: float = 300.0  # seconds to wait for a quorum
 
 
-def quorum_of(options: Options, roster: Roster) -> int:
-    """How many it takes to train: more than half of the roster, if nothing else was asked for."""
+def quorum_of(
+    options: Options, roster: Roster, who: Participants, tell: Callable[[list[int]], None]
+) -> Quorum:
+    """More than half of the roster, and an honest source; or just as many as were asked for."""
     members, asked = len(roster.ids), options.quorum
     if asked is None:
-        return members // 2 + 1
+        sources = frozenset(who.weights(who.members[0])).intersection(roster.ids)
+        # Rings with S <= b take the risk that all S are Byzantine: they can ask for no more.
+        most = len(sources) if who.graph else min(who.connectivity, len(sources))
+        honest = min(most, who.recipe.ring.byzantine + 1)
+        return Quorum(members // 2 + 1, options.alone, tell, sources, honest)
     if not 1 <= asked <= members:
         raise UserError(f"--quorum {asked}: it must be from 1 to {members}, as many as take part")
-    return asked
+    return Quorum(asked, options.alone, tell)
 
 
 def local_node_of(recipe: Recipe, node: int, options: Options) -> LocalNode:
