@@ -24,8 +24,7 @@ from basil.peer.link.transport import Transport
 from basil.peer.members import authority
 from basil.peer.members.identity import Identity, load_identity
 from basil.peer.members.roster import Roster, load_roster
-from basil.peer.messages.bodies import Refused, RowForm, forms_of
-from basil.peer.messages.chunks import cut, digest_of
+from basil.peer.messages.bodies import Refused, RowForm, cut, digest_of, forms_of
 from basil.peer.messages.manifest import Manifest, pack_chunks
 from basil.protocol.requests import Body
 

@@ -12,8 +12,7 @@ import torch
 
 from basil.peer.link import rpc
 from basil.peer.members import certificates
-from basil.peer.messages.bodies import forms_of
-from basil.peer.messages.chunks import cut, digest_of
+from basil.peer.messages.bodies import cut, digest_of, forms_of
 from basil.protocol.requests import Absent, Rejoin
 
 from peer_helpers import (

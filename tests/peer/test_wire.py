@@ -17,8 +17,7 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
 
 from basil.learning.layout import layout_of
-from basil.peer.messages.bodies import Refused, RowForm, forms_of
-from basil.peer.messages.chunks import cut, digest_of
+from basil.peer.messages.bodies import Refused, RowForm, cut, digest_of, forms_of
 from basil.peer.messages.manifest import Manifest, decode, signed_by_sender
 from basil.protocol.requests import Absent, Rejoin
 from basil.protocol.sharing.basket import Basket

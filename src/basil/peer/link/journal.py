@@ -6,6 +6,7 @@ take an old round for a new one, or sign two different models for one round.  Wh
 grown it is replaced by one that holds the last line of each sender.
 """
 
+import errno
 import os
 from pathlib import Path
 from threading import Lock
@@ -44,10 +45,8 @@ class Journal:
             if self._length + len(line) > LONGEST:
                 self._rewrite()
             try:
-                with memoryview(line) as rest:
-                    written = 0
-                    while written < len(line):
-                        written += os.write(self._file, rest[written:])
+                if os.write(self._file, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fdatasync(self._file)
             except OSError:
                 os.ftruncate(self._file, self._length)  # half a line would spoil what follows

@@ -17,7 +17,7 @@ from basil.peer.limits import Limits
 from basil.peer.link.counters import Tallies
 from basil.peer.link.guard import Guard, Watched
 from basil.peer.link.rpc import AGAIN, DELIVER
-from basil.peer.messages.chunks import Chunk
+from basil.peer.messages.bodies import Chunk
 from basil.peer.messages.manifest import Manifest
 
 
@@ -28,12 +28,6 @@ class Parcel:
     manifest: Manifest
     chunks: Sequence[Chunk]
     until: float  # when to give up
-
-    def frames(self) -> Iterator[bytes]:
-        """The manifest, then chunks, each copied when its turn comes."""
-        yield self.manifest.encode()
-        for chunk in self.chunks:
-            yield b"".join(chunk)
 
 
 class Outbox:
@@ -63,12 +57,8 @@ class Outbox:
     def flush(self, until: float) -> bool:
         """Wait until all is sent or given up, or that moment of the monotonic clock has come."""
         with self._change:
-            while self._queue or self._busy:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return False
-                self._change.wait(left)
-        return True
+            idle = lambda: not (self._queue or self._busy)  # noqa: E731
+            return self._change.wait_for(idle, until - time.monotonic())
 
     def close(self) -> None:
         with self._change:
@@ -102,8 +92,7 @@ class Outbox:
             if outcome not in AGAIN or time.monotonic() + pause > parcel.until:
                 break
             with self._change:
-                if not self._over:
-                    self._change.wait_for(lambda: self._over, pause)
+                self._change.wait_for(lambda: self._over, pause)
             pause = min(2 * pause, self._limits.backoff_most)
             self._tallies.add(self.node, retries=1)
         self._tallies.add(self.node, dropped=1)
@@ -111,23 +100,22 @@ class Outbox:
     def _attempt(self, parcel: Parcel) -> Any:
         """One transfer.  None when it is acknowledged, else the status."""
         seconds = self._limits.deadline(parcel.manifest.size)
-        method = self.channel.stream_unary(DELIVER)
         watched: Watched | None = None
 
         def frames() -> Iterator[bytes]:
-            for frame in parcel.frames():
+            """The manifest, then chunks, each copied when its turn comes."""
+            yield parcel.manifest.encode()
+            for chunk in parcel.chunks:
                 if watched is not None:
                     watched.move()
-                yield frame
+                yield b"".join(chunk)
 
         try:
-            call = method.future(frames(), timeout=seconds)
+            call = self.channel.stream_unary(DELIVER).future(frames(), timeout=seconds)
             with self._guard.watch(call.cancel, seconds) as watched:
                 call.result()
-        except grpc.FutureCancelledError:
-            return grpc.StatusCode.CANCELLED
         except grpc.RpcError as error:
             return error.code()
-        except ValueError:  # the channel was closed meanwhile
+        except (grpc.FutureCancelledError, ValueError):  # ValueError: the channel was closed
             return grpc.StatusCode.CANCELLED
         return None

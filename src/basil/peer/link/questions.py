@@ -7,7 +7,6 @@ that no answer can be taken for that to another one.
 
 import hashlib
 import json
-import secrets
 from dataclasses import dataclass
 
 from basil.peer.members.identity import Identity
@@ -32,8 +31,7 @@ class Frame:
 
 
 def encode(frame: Frame, identity: Identity, run: str) -> bytes:
-    digest = hashlib.sha256(frame.payload).hexdigest()
-    values = [run, frame.sender, frame.to, frame.what, frame.about, digest]
+    values = [run, frame.sender, frame.to, frame.what, frame.about, digest(frame.payload)]
     line = json.dumps(dict(zip(_FIELDS, values, strict=True)), separators=(",", ":")).encode()
     return identity.signing.sign(CONTEXT + line) + line + b"\n" + frame.payload
 
@@ -55,13 +53,9 @@ def decode(data: bytes, roster: Roster, to: int) -> Frame:
         raise Refused("frame", "for somebody else")
     if not roster.verify(tree["sender"], signature, CONTEXT + line):
         raise Refused("signature", "not the sender's")
-    if hashlib.sha256(payload).hexdigest() != tree["sha256"]:
+    if digest(payload) != tree["sha256"]:
         raise Refused("digest", "the payload is not what was signed")
     return Frame(tree["sender"], tree["to"], tree["what"], tree["about"], payload)
-
-
-def nonce() -> str:
-    return secrets.token_hex(16)
 
 
 def digest(data: bytes) -> str:

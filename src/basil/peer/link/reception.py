@@ -9,7 +9,7 @@ the body; the body has the size and the digest that were signed, and finite valu
 import hashlib
 import ssl
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,8 +28,7 @@ from basil.peer.link.journal import Journal, Key
 from basil.peer.link.rpc import status_of
 from basil.peer.members.identity import parse_name
 from basil.peer.members.roster import Roster
-from basil.peer.messages.bodies import ABSENT, REJOIN, Forms, Refused
-from basil.peer.messages.chunks import Digest
+from basil.peer.messages.bodies import ABSENT, REJOIN, Digest, Forms, Refused
 from basil.peer.messages.evidence import Evidence, Proof
 from basil.peer.messages.manifest import Manifest, decode, signed_by_sender
 from basil.protocol.requests import Body
@@ -70,13 +69,12 @@ class Reception:
         self._guard, self._deliver = guard, deliver
         self._active: set[int] = set()
         self._lock = Lock()
-        transfers = limits.transfers or max(1, len(roster().members) - 1)
-        self._room = Semaphore(transfers)
+        self._room = Semaphore(limits.transfers or max(1, len(roster().members) - 1))
         self._begun = Rate(limits.messages, limits.messages_burst)
         self._notes = Rate(limits.notes, limits.notes_burst)
         self._handed_on: dict[Key, int] = {}  # the last round, in this process
         self._waiting: dict[tuple[int, str], WeakSet[Message]] = {}
-        self._seen: dict[Key, OrderedDict[int, Manifest]] = {}
+        self._seen: dict[Key, dict[int, Manifest]] = {}  # by round, the oldest first
 
     def deliver(self, frames: Iterator[bytes], context: Any) -> bytes:
         """The gRPC method: a manifest, then chunks.  Answers with an acknowledgement."""
@@ -97,12 +95,11 @@ class Reception:
         context.abort(status_of(reason), detail)
         raise AssertionError("abort raises")
 
-    def compare(self, manifest: Manifest) -> bool:
+    def compare(self, manifest: Manifest) -> None:
         """Somebody else was told this.  Does it contradict what this node was told?"""
         mine = self._heard(manifest)
-        if mine is None or not mine.contradicts(manifest):
-            return False
-        return self._evidence.add(Proof(mine, manifest), self._roster())
+        if mine is not None and mine.contradicts(manifest):
+            self._evidence.add(Proof(mine, manifest), self._roster())
 
     # -- one transfer ------------------------------------------------------------------------
 
@@ -119,16 +116,20 @@ class Reception:
                 self._active.discard(sender)
 
     def _transfer(self, sender: int, frames: Iterator[bytes], context: Any) -> bytes:
-        grace = self._limits.grace
-        with self._guard.watch(context.cancel, grace + self._limits.stall) as watched:
+        limits = self._limits
+        with self._guard.watch(context.cancel, limits.grace + limits.stall) as watched:
             try:
                 manifest = decode(next(frames, b""))
                 if not self._admit(sender, manifest):
                     self._tallies.add(sender, duplicates=1)
                     return KNOWN
-                watched.deadline = time.monotonic() + self._limits.deadline(manifest.size)
-                with self._a_place():
+                watched.deadline = time.monotonic() + limits.deadline(manifest.size)
+                if not self._room.acquire(blocking=False):
+                    raise Refused("memory", "too many bodies at once")
+                try:
                     body = self._body(frames, manifest, watched)
+                finally:
+                    self._room.release()
             except (grpc.RpcError, Refused):
                 if watched.ended:  # what is missing then looks like a truncated body
                     raise Refused("slow", "it did not move, or took too long") from None
@@ -139,7 +140,7 @@ class Reception:
 
     def _admit(self, sender: int, manifest: Manifest) -> bool:
         """Is this to be taken?  False: it is known already."""
-        roster, key = self._roster(), manifest.key
+        roster = self._roster()
         if manifest.sender != sender:
             raise Refused("sender", f"node {sender} sends for node {manifest.sender}")
         if manifest.run != roster.run:
@@ -158,7 +159,7 @@ class Reception:
         if len(waiting) >= self._limits.waiting:
             raise Refused("waiting", "the node has not taken the last ones yet")
         stages = self._journal.stages(sender)
-        if key[0] not in stages and len(stages) >= self._limits.stages:
+        if manifest.stage not in stages and len(stages) >= self._limits.stages:
             raise Refused("stage", "too many stages")
         return True
 
@@ -182,17 +183,7 @@ class Reception:
         last = self._journal.last.get(manifest.key)
         if last is not None and last.round == manifest.round:
             return last
-        seen = self._seen.get(manifest.key)
-        return None if seen is None else seen.get(manifest.round)
-
-    @contextmanager
-    def _a_place(self) -> Iterator[None]:
-        if not self._room.acquire(blocking=False):
-            raise Refused("memory", "too many bodies at once")
-        try:
-            yield
-        finally:
-            self._room.release()
+        return self._seen.get(manifest.key, {}).get(manifest.round)
 
     def _body(self, frames: Iterator[bytes], manifest: Manifest, watched: Watched) -> Body:
         """Exactly as many bytes as were announced, in whole chunks, with the signed digest."""
@@ -229,10 +220,10 @@ class Reception:
     def _mark(self, manifest: Manifest) -> None:
         if self._journal.last.get(manifest.key) != manifest:
             self._journal.put(manifest)
-        seen = self._seen.setdefault(manifest.key, OrderedDict())
+        seen = self._seen.setdefault(manifest.key, {})
         seen[manifest.round] = manifest
         if len(seen) > self._limits.compared:
-            seen.popitem(last=False)
+            del seen[next(iter(seen))]
         self.recent.append(manifest)
 
 

@@ -8,9 +8,11 @@ transport.answers["status"] = lambda sender, payload: b"..."
 transport.stop()
 """
 
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -23,7 +25,6 @@ from basil.peer.link import questions, rpc
 from basil.peer.link.counters import Tallies
 from basil.peer.link.gossip import ROSTER, Gossip
 from basil.peer.link.guard import Guard, Rate
-from basil.peer.link.heap import few_arenas
 from basil.peer.link.journal import Journal
 from basil.peer.link.outbox import Outbox, Parcel
 from basil.peer.link.questions import Frame
@@ -61,7 +62,7 @@ class Transport:
         `listen`: host:port, if it is not the address in the roster.  `equivocates` is for drills:
         only with it will a node sign two different messages for one round.
         """
-        roster.check(identity)
+        me = roster.check(identity)
         self.identity, self.layout, self.limits, self.rows = identity, layout, limits, rows
         self.roster = roster
         self.counters = Tallies(tuple(m.id for m in roster.members if m.id != identity.node))
@@ -82,31 +83,23 @@ class Transport:
             self._guard,
             deliver,
         )
+        # (sender, stage, kind) -> may it come now?  Whatever else comes is refused.
+        self.expected: Callable[[int, str, str], bool] = lambda sender, stage, kind: True
+        self._reception.expected = lambda *what: self.expected(*what)
+        ask = partial(self.ask, patient=False)
         self._gossip = Gossip(
-            identity, lambda: self.roster, self.adopt, self.evidence, self._reception, self._ask
+            identity, lambda: self.roster, self.adopt, self.evidence, self._reception, ask
         )
         self.answers.update(self._gossip.answers)
         self._questions = Rate(limits.asks, limits.asks_burst)
         self._outboxes: dict[int, Outbox] = {}
         self._lock = Lock()
         self._stopped = False
-        me = roster.member(identity.node)
-        assert me is not None
         self.address = listen or me.address
         self._server: grpc.Server | None = None
 
-    @property
-    def expected(self) -> Callable[[int, str, str], bool]:
-        """(sender, stage, kind) -> may it come now?  Whatever else comes is refused."""
-        return self._reception.expected
-
-    @expected.setter
-    def expected(self, rule: Callable[[int, str, str], bool]) -> None:
-        self._reception.expected = rule
-
     def start(self) -> None:
         """Listen, and begin to tell others what they should know."""
-        few_arenas()
         self._server = rpc.server(
             self.identity,
             self.address,
@@ -136,8 +129,7 @@ class Transport:
     def flush(self, seconds: float) -> bool:
         """Wait until all is sent or given up; False if that takes longer."""
         until = time.monotonic() + seconds
-        done = [outbox.flush(until) for outbox in list(self._outboxes.values())]
-        return all(done)
+        return all(outbox.flush(until) for outbox in list(self._outboxes.values()))
 
     def send(self, to: Sequence[int], stage: str, round: int, body: Body) -> bool:
         """Queue a message for each receiver.  False if this round was signed with another content.
@@ -156,24 +148,21 @@ class Transport:
             else:
                 self._journal.put(manifest)
         packed = Parcel(manifest, chunks, time.monotonic() + self.limits.give_up)
-        for node in to:
-            outbox = self._outbox(node)
-            if outbox is not None:
-                outbox.put(packed)
+        for outbox in filter(None, map(self._outbox, to)):
+            outbox.put(packed)
         return True
 
-    def ask(self, node: int, what: str, payload: bytes, timeout: float) -> bytes | None:
-        """The answer of a member to a small question; None if there is none in time."""
-        return self._ask(node, what, payload, timeout, patient=True)
-
-    def _ask(
-        self, node: int, what: str, payload: bytes, timeout: float, patient: bool = False
+    def ask(
+        self, node: int, what: str, payload: bytes, timeout: float, patient: bool = True
     ) -> bytes | None:
-        """`patient`: wait for a member that cannot be reached just now, while there is time."""
+        """The answer of a member to a small question; None if there is none in time.
+
+        `patient`: wait for a member that cannot be reached just now, while there is time.
+        """
         outbox = self._outbox(node)
         if outbox is None:
             return None
-        question = Frame(self.identity.node, node, what, questions.nonce(), payload)
+        question = Frame(self.identity.node, node, what, secrets.token_hex(16), payload)
         data = questions.encode(question, self.identity, self.roster.run)
         try:
             answer = outbox.channel.unary_unary(rpc.ASK)(
@@ -195,20 +184,15 @@ class Transport:
         with self._lock:
             if roster.run != self.roster.run or roster.version <= self.roster.version:
                 return False
-            moved = [n for n, o in self._outboxes.items() if not self._same(roster, n)]
-            gone = [self._outboxes.pop(node) for node in moved]
+            before, now = ({m.id: m.address for m in r.members} for r in (self.roster, roster))
+            stay = {n for n in roster.ids if before.get(n) == now[n]}
+            gone = [self._outboxes.pop(node) for node in self._outboxes.keys() - stay]
             self.roster = roster
             with suppress(OSError):  # a full disk: it is heard of again after the next start
                 save_roster(self.identity.folder, roster)
         for outbox in gone:
             outbox.close()
         return True
-
-    def _same(self, roster: Roster, node: int) -> bool:
-        """Is this member still there, at the same address?"""
-        old, new = self.roster.member(node), roster.member(node)
-        stays = old is not None and new is not None and old.address == new.address
-        return stays and node not in roster.revoked
 
     def _outbox(self, node: int) -> Outbox | None:
         """Made when it is first needed.  None for a node that is no member, or after the end."""

@@ -100,8 +100,8 @@ class Roster:
             return False
         return True
 
-    def check(self, identity: Identity) -> None:
-        """Is this identity one of the members?  If not, one sentence."""
+    def check(self, identity: Identity) -> Member:
+        """Which member is this identity?  If none, one sentence."""
         member, where = self.member(identity.node), identity.folder
         if member is None:
             raise UserError(f"{where}: node {identity.node} is not in the roster of this ring")
@@ -112,6 +112,7 @@ class Roster:
                 f"{where}: keys and certificate are not those of node {identity.node} in the"
                 " roster: has the certificate been renewed without the new roster?"
             )
+        return member
 
 
 def sign(roster: Roster, key: ec.EllipticCurvePrivateKey) -> bytes:

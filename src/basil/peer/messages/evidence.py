@@ -6,6 +6,7 @@ believe it; and a node that is proven to lie is not listened to any more.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -53,7 +54,7 @@ class Evidence:
         """`told` is called for each proof that is new."""
         self.path, self._told = path, told
         self._lock = Lock()
-        self._proofs: dict[int, Proof] = {}
+        self._proofs: dict[int, Proof] = {}  # never changed, only replaced: it is read unlocked
         try:
             lines = path.read_bytes().split(b"\n")
         except FileNotFoundError:
@@ -75,8 +76,7 @@ class Evidence:
 
     @property
     def proofs(self) -> list[Proof]:
-        with self._lock:
-            return [self._proofs[node] for node in sorted(self._proofs)]
+        return [proof for _, proof in sorted(self._proofs.items())]
 
     def add(self, proof: Proof, roster: Roster) -> bool:
         """Take a proof in, if it holds.  Was it one?  (One for each signer is kept.)"""
@@ -86,15 +86,10 @@ class Evidence:
             new = proof.signer not in self._proofs
             if new:
                 self._proofs = {**self._proofs, proof.signer: proof}
-                self._save()
+                # A full disk makes no lie true: without the file the exclusion holds as long as
+                # this process, and the others have the proof.
+                with suppress(OSError):
+                    write(self.path, b"".join(each.encode() for each in self._proofs.values()))
         if new:
             self._told(proof)
         return True
-
-    def _save(self) -> None:
-        # A full disk makes no lie true: without the file the exclusion holds as long as this
-        # process, and the others have the proof.
-        try:
-            write(self.path, b"".join(proof.encode() for proof in self._proofs.values()))
-        except OSError:
-            return

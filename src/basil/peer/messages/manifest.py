@@ -14,17 +14,14 @@ from basil.learning.layout import Layout
 from basil.peer.limits import MANIFEST
 from basil.peer.members.identity import Identity
 from basil.peer.members.roster import Roster
-from basil.peer.messages.bodies import KINDS, Refused, RowForm, forms_of
-from basil.peer.messages.chunks import Chunk, cut, digest_of
+from basil.peer.messages.bodies import KINDS, Chunk, Refused, RowForm, cut, digest_of, forms_of
 from basil.protocol.requests import Body
 
 VERSION = 1
 LARGEST = 2**53  # of whole numbers on the wire
 CONTEXT = b"basil manifest 1\n"  # so that this signature can be taken for nothing else
 
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _WORD = re.compile(r"[A-Za-z0-9 ._/-]{1,64}\Z")
-_SIGNATURE = re.compile(r"[0-9a-f]{128}\Z")
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Manifest:
     kind: str
     size: int
     layout: str  # fingerprint of what the body is made of; empty for notes
-    sha256: str  # of the chunks' digests: see `chunks`
+    sha256: str  # of the chunks' digests: see `bodies`
     signature: str = ""
 
     @property
@@ -136,6 +133,6 @@ _FORMS = {
     "stage": _WORD,
     "kind": _WORD,
     "layout": re.compile(r"([0-9a-f]{64})?\Z"),
-    "sha256": _DIGEST,
-    "signature": _SIGNATURE,
+    "sha256": re.compile(r"[0-9a-f]{64}\Z"),
+    "signature": re.compile(r"[0-9a-f]{128}\Z"),
 }
