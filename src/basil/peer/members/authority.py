@@ -16,13 +16,12 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from basil.errors import UserError
 from basil.peer.members import certificates, roster
-from basil.peer.members.files import PRIVATE, read, read_private, write
+from basil.peer.members.files import PRIVATE, read, write
 from basil.peer.members.identity import (
     AUTHORITY,
     CERTIFICATE,
@@ -32,6 +31,8 @@ from basil.peer.members.identity import (
     parse_name,
     raw_public_key,
     read_certificate,
+    read_signing_key,
+    read_tls_key,
 )
 from basil.peer.members.roster import Member, Roster, load_roster, save_roster
 from basil.recipe import load, parse, to_toml
@@ -55,10 +56,10 @@ def addresses(nodes: int, hosts: Sequence[str], port: int) -> list[str]:
     if len(hosts) == 1:
         if port + nodes > 65536:
             raise UserError(f"--port {port}: {nodes} nodes need ports up to {port + nodes - 1}")
-        return [_address(hosts[0], port + i) for i in range(nodes)]
+        return [_address(f"{hosts[0]}:{port + i}") for i in range(nodes)]
     if len(hosts) != nodes:
         raise UserError(f"--host: give one host, or one for each of the {nodes} nodes")
-    return [_address(host, port) for host in hosts]
+    return [_address(f"{host}:{port}") for host in hosts]
 
 
 def init(
@@ -80,11 +81,8 @@ def init(
         write(folder / AUTHORITY, certificates.pem_of(certificate))
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}") from error
-    made = Roster(run, 1, (), (), recipe)
-    if keys:
-        members = [_make_node(folder, i, place, days) for i, place in enumerate(places)]
-        made = replace(made, members=tuple(members))
-    return _publish(folder, made)
+    members = [_make_node(folder, i, place, days) for i, place in enumerate(places) if keys]
+    return _publish(folder, Roster(run, 1, tuple(members), (), recipe))
 
 
 def add(folder: Path, address: str, days: float = certificates.NODE_DAYS) -> Member:
@@ -92,7 +90,7 @@ def add(folder: Path, address: str, days: float = certificates.NODE_DAYS) -> Mem
     _check_days(days)
     old = load_roster(folder)
     node = max((m.id for m in old.members), default=-1) + 1
-    _address(*_split(address))
+    _address(address)
     _free(old, node, address)
     member = _make_node(folder, node, address, days)
     _publish(folder, _with_member(old, member))
@@ -114,7 +112,7 @@ def request(folder: Path, node: int, address: str) -> Path:
     """On the machine itself: make keys, if there are none, and ask for a certificate."""
     if parse_name(certificates.name_of(node)) is None:
         raise UserError(f"--node {node}: it must be a whole number, 0 or more")
-    _address(*_split(address))
+    _address(address)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         key, signing = _own_keys(folder)
@@ -147,18 +145,14 @@ def sign(folder: Path, path: Path, days: float = certificates.NODE_DAYS) -> Path
     certificate = certificates.issue(node, tls, *_authority(folder), days)
     out = folder / SIGNED / certificates.name_of(node)
     out.mkdir(parents=True, exist_ok=True)
-    write(out / CERTIFICATE, certificates.pem_of(certificate))
-    write(out / AUTHORITY, read(folder / AUTHORITY))
-    member = Member(node, address, public, certificates.fingerprint(certificate))
-    _publish(folder, _with_member(old, member))
+    _publish(folder, _with_member(old, _member(folder, out, address, public, certificate)))
     return out
 
 
 def _with_member(old: Roster, member: Member) -> Roster:
     others = [m for m in old.members if m.id != member.id]
     members = tuple(sorted([*others, member], key=lambda m: m.id))
-    tree = tomllib.loads(old.recipe)
-    recipe = old.recipe
+    tree, recipe = tomllib.loads(old.recipe), old.recipe
     if member.id >= tree["ring"]["nodes"]:  # the recipe's ring grows with its members
         tree["ring"]["nodes"] = member.id + 1
         recipe = to_toml(parse(tree, roster.ROSTER))
@@ -169,18 +163,14 @@ def _publish(folder: Path, made: Roster) -> Roster:
     """Sign, and hand out to every folder of a node that is here."""
     _, key = _authority(folder)
     made = replace(made, signature=roster.sign(made, key))
-    places = [folder, *folder.glob("node-*"), *(folder / SIGNED).glob("node-*")]
-    for place in places:
+    for place in (folder, *folder.glob("node-*"), *(folder / SIGNED).glob("node-*")):
         if (place / AUTHORITY).exists():
             save_roster(place, made)
     return made
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    path = folder / CA / CA_KEY
-    key = serialization.load_pem_private_key(read_private(path), password=None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise UserError(f"{path} is not a key on P-256")
+    key = read_tls_key(folder / CA / CA_KEY)
     return read_certificate(folder / AUTHORITY), key
 
 
@@ -189,9 +179,17 @@ def _make_node(folder: Path, node: int, address: str, days: float) -> Member:
     place.mkdir(mode=0o700)
     key, signing = _own_keys(place)
     certificate = certificates.issue(node, key.public_key(), *_authority(folder), days)
+    return _member(folder, place, address, raw_public_key(signing), certificate)
+
+
+def _member(
+    folder: Path, place: Path, address: str, public_key: bytes, certificate: x509.Certificate
+) -> Member:
+    """Put the certificate into its place.  Returns what the roster says of its node."""
     write(place / CERTIFICATE, certificates.pem_of(certificate))
     write(place / AUTHORITY, read(folder / AUTHORITY))
-    return Member(node, address, raw_public_key(signing), certificates.fingerprint(certificate))
+    node, known = node_of(certificate), certificates.fingerprint(certificate)
+    return Member(node, address, public_key, known)
 
 
 def _own_keys(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, Ed25519PrivateKey]:
@@ -201,13 +199,8 @@ def _own_keys(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, Ed25519PrivateK
     if not (folder / SIGNING_KEY).exists():
         fresh = Ed25519PrivateKey.generate()
         write(folder / SIGNING_KEY, certificates.pem_of_key(fresh), PRIVATE)
-    tls = serialization.load_pem_private_key(read_private(folder / TLS_KEY), None)
-    signing = serialization.load_pem_private_key(read_private(folder / SIGNING_KEY), None)
-    if not isinstance(tls, ec.EllipticCurvePrivateKey) or not isinstance(
-        signing, Ed25519PrivateKey
-    ):
-        raise UserError(f"{folder} holds keys of another kind: they were not made by basil peers")
-    return tls, signing
+    tls = read_tls_key(folder / TLS_KEY)
+    return tls, read_signing_key(folder / SIGNING_KEY)
 
 
 def _read_request(path: Path) -> tuple[x509.CertificateSigningRequest, bytes, str]:
@@ -220,7 +213,7 @@ def _read_request(path: Path) -> tuple[x509.CertificateSigningRequest, bytes, st
         csr = x509.load_pem_x509_csr(fields["csr"].encode())
         if not csr.is_signature_valid:
             raise ValueError("its signature is wrong")
-        address = _address(*_split(fields["address"]))
+        address = _address(fields["address"])
     except InvalidSignature as error:
         raise UserError(f"{path} was changed after it was made") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -247,14 +240,10 @@ def _free(old: Roster, node: int, address: str) -> None:
         raise UserError(f"node {node} was revoked: a new member needs a new number")
 
 
-def _split(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit():
-        raise UserError(f"{address!r} is not an address: write it as host:port")
-    return host, int(port)
-
-
-def _address(host: str, port: int) -> str:
-    if not host or not 0 < port < 65536 or any(c.isspace() or c in "\"'/\\" for c in host):
-        raise UserError(f"{host}:{port} is not an address: write it as host:port")
-    return f"{host}:{port}"
+def _address(text: str) -> str:
+    """host:port, if it is that."""
+    host, _, port = text.rpartition(":")
+    odd = any(c.isspace() or c in "\"'/\\" for c in host)
+    if not host or odd or not port.isdigit() or not 0 < int(port) < 65536:
+        raise UserError(f"{text!r} is not an address: write it as host:port")
+    return text

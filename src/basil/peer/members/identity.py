@@ -43,12 +43,8 @@ def load_identity(folder: Path) -> Identity:
     """The identity in a node's folder, or one sentence on why it cannot be used."""
     certificate = read_certificate(folder / CERTIFICATE)
     authority = read_certificate(folder / AUTHORITY)
-    key = _read_key(folder / TLS_KEY)
-    signing = _read_key(folder / SIGNING_KEY)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise UserError(f"{folder / TLS_KEY} is not a key on P-256")
-    if not isinstance(signing, Ed25519PrivateKey):
-        raise UserError(f"{folder / SIGNING_KEY} is not an Ed25519 key")
+    key = read_tls_key(folder / TLS_KEY)
+    signing = read_signing_key(folder / SIGNING_KEY)
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature) as error:
@@ -89,6 +85,20 @@ def read_certificate(path: Path) -> x509.Certificate:
 
 def raw_public_key(key: Ed25519PrivateKey) -> bytes:
     return key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+
+
+def read_tls_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    key = _read_key(path)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise UserError(f"{path} is not a key on P-256")
+    return key
+
+
+def read_signing_key(path: Path) -> Ed25519PrivateKey:
+    key = _read_key(path)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UserError(f"{path} is not an Ed25519 key")
+    return key
 
 
 def _read_key(path: Path) -> object:

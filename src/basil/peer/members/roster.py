@@ -10,7 +10,6 @@ import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -147,7 +146,10 @@ def parse(sealed: bytes, authority: x509.Certificate, source: str) -> Roster:
         roster = Roster(
             run=str(tree["run"]),
             version=int(tree["version"]),
-            members=tuple(map(_member, tree.get("members", []))),
+            members=tuple(
+                Member(**{**member, "public_key": bytes.fromhex(member["public_key"])})
+                for member in tree.get("members", [])
+            ),
             revoked=tuple(int(node) for node in tree["revoked"]),
             recipe=str(tree["recipe"]),
             signature=signature,
@@ -157,15 +159,6 @@ def parse(sealed: bytes, authority: x509.Certificate, source: str) -> Roster:
     if len({m.id for m in roster.members}) < len(roster.members) or roster.text.encode() != text:
         raise UserError(f"{source} is not a roster in its canonical form")
     return roster
-
-
-def _member(tree: dict[str, Any]) -> Member:
-    return Member(
-        id=int(tree["id"]),
-        address=str(tree["address"]),
-        public_key=bytes.fromhex(tree["public_key"]),
-        fingerprint=str(tree["fingerprint"]),
-    )
 
 
 def _quoted(text: str) -> str:
