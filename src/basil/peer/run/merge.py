@@ -46,23 +46,30 @@ def merge(ring: Path, out: Path) -> Run:
     out.mkdir(parents=True, exist_ok=True)
     (out / RECIPE).write_text(benign[0].recipe_text, encoding="utf-8")
     write_json(out / FACTS, {**benign[0].facts, "node": None, "byzantine": sorted(byzantine)})
-    (out / METRICS).write_text("".join(map(_line, _metrics(benign, runs))), encoding="utf-8")
+    lines = _metrics(benign, runs)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (out / METRICS).write_text(text, encoding="utf-8")
     (out / SELECTIONS).write_text(_selections(runs, byzantine), encoding="utf-8")
     _models(benign, out / MODELS)
     finished = [run for run in benign if run.summary is not None]
     if finished:
         told = {run.facts["attack"] for run in runs} - {"none"}
-        attack = ", ".join(sorted(told)) or "none"
-        write_json(out / SUMMARY, _summary(finished, attack, len(byzantine), out))
+        known = {
+            "attack": ", ".join(sorted(told)) or "none",
+            "byzantine": len(byzantine),
+            **_hash(out / MODELS),
+        }
+        write_json(out / SUMMARY, {**_summary(finished, lines[-1]), **known})
     return read_run(out)
 
 
 def _metrics(benign: list[Run], runs: list[Run]) -> list[dict[str, Any]]:
     """Of each round that some benign node has measured; work is everybody's."""
-    lines = []
+    lines, all_metrics = [], [run.metrics for run in runs]
     for k in sorted({entry["round"] for run in benign for entry in run.metrics}):
         theirs = [entry for run in benign for entry in run.metrics if entry["round"] == k]
-        spent = [_until(run.metrics, k) for run in runs if run.metrics]
+        # Of each node its newest measurement up to that round.
+        spent = [([e for e in m if e["round"] <= k] or m[:1])[-1] for m in all_metrics if m]
         lines.append(
             {
                 "round": k,
@@ -80,13 +87,6 @@ def _metrics(benign: list[Run], runs: list[Run]) -> list[dict[str, Any]]:
     return lines
 
 
-def _until(metrics: list[dict[str, Any]], k: int) -> dict[str, Any]:
-    """A node's newest measurement up to round k."""
-    return max(
-        (e for e in metrics if e["round"] <= k), key=lambda e: e["round"], default=metrics[0]
-    )
-
-
 def _over(worst: Any, values: list[float | None]) -> dict[str, float | None]:
     known = [value for value in values if value is not None]
     if len(known) < len(values) or not known:
@@ -96,13 +96,8 @@ def _over(worst: Any, values: list[float | None]) -> dict[str, float | None]:
 
 def _selections(runs: list[Run], byzantine: set[int]) -> str:
     order = {node: place for place, node in enumerate(runs[0].order)}
-    rows = [
-        (int(k), int(node), int(chosen))
-        for run in runs
-        for k, node, chosen in zip(
-            run.selections.round, run.selections.node, run.selections.chosen, strict=True
-        )
-    ]
+    made = [run.selections for run in runs]
+    rows = [row for s in made for row in zip(s.round, s.node, s.chosen, strict=True)]
     rows.sort(key=lambda row: (row[0], order[row[1]]))
     lines = [
         f"{k},{node},{'' if chosen == OWN else chosen},{int(node in byzantine)}"
@@ -119,19 +114,15 @@ def _models(runs: Iterable[Run], path: Path) -> None:
         save_tensors(path, {k: v for file in files for k, v in load_file(file).items()}, layout)
 
 
-def _summary(finished: list[Run], attack: str, byzantine: int, out: Path) -> dict[str, Any]:
-    first = finished[0].summary
-    assert first is not None
-    last = json.loads((out / METRICS).read_text(encoding="utf-8").splitlines()[-1])
+def _summary(finished: list[Run], last: dict[str, Any]) -> dict[str, Any]:
+    """Of the whole ring; `last`: its last line of metrics."""
     summaries = [run.summary or {} for run in finished]
     shares = {
         what: _over(min, [s["selection"][what] for s in summaries])["mean"]
         for what in ("byzantine", "nearest")
     }
     return {
-        **{key: value for key, value in first.items() if key not in ("sharing", "model_sha256")},
-        "attack": attack,
-        "byzantine": byzantine,
+        **{k: v for k, v in summaries[0].items() if k not in ("sharing", "model_sha256")},
         "accuracy": last["accuracy"],
         "loss": last["loss"],
         **{name: last[name] for name in metrics_of(finished)},
@@ -140,7 +131,6 @@ def _summary(finished: list[Run], attack: str, byzantine: int, out: Path) -> dic
         "work": {what: last[what] for what in ("evaluations", "steps", "distances")},
         "seconds": last["seconds"],
         "virtual_seconds": last["virtual_seconds"],
-        **_hash(out / MODELS),
     }
 
 
@@ -150,7 +140,3 @@ def _hash(path: Path) -> dict[str, str]:
         return {}
     models = {int(name.removeprefix("node-")): model for name, model in load_file(path).items()}
     return {"model_sha256": models_sha256(models)}
-
-
-def _line(entry: dict[str, Any]) -> str:
-    return json.dumps(entry) + "\n"
