@@ -6,9 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from basil.learning.compute import Compute
 from basil.protocol.drive import Driver
 from basil.protocol.numbering import RING
-from basil.protocol.requests import Arrival, Receive, Request
+from basil.protocol.requests import (
+    Arrival,
+    Combine,
+    Receive,
+    Request,
+    Score,
+    ScoreAll,
+    Select,
+    Train,
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,27 @@ class Work:
         self.evaluations += other.evaluations
         self.steps += other.steps
         self.distances += other.distances
+
+
+def compute_now(
+    compute: Compute, request: Score | ScoreAll | Train | Select | Combine, done: Work
+) -> Any:
+    """The answer to one node's request for work, which is counted."""
+    match request:
+        case Score():
+            done.evaluations += 1
+            return compute.score(request.model, [request.batch])[0]
+        case ScoreAll():
+            done.evaluations += len(request.models)
+            return compute.score_all(request.models, request.batch)
+        case Train():
+            done.steps += len(request.batches)
+            return compute.train_together([request])[0]
+        case Select():
+            return compute.select(request.models, request.losses, request.own, request.pick)
+        case Combine():
+            done.distances += request.distances
+            return compute.combine(request.work, request.args)
 
 
 @dataclass(eq=False, slots=True)

@@ -21,7 +21,7 @@ from torch import Tensor
 from basil.engine.deadlines import Deadlines
 from basil.engine.durations import Durations, size_of
 from basil.engine.jobs import Jobs
-from basil.engine.process import Absence, Process, Work
+from basil.engine.process import Absence, Process, Work, compute_now
 from basil.engine.relaxed_gc import relaxed_gc
 from basil.learning.compute import Compute
 from basil.learning.pool import Batch
@@ -179,22 +179,14 @@ class Simulator:
                 case Score():
                     self._jobs.score(process, request.model, request.batch, None)
                     return
-                case ScoreAll():
-                    process.done.evaluations += len(request.models)
-                    losses = self.compute.score_all(request.models, request.batch)
-                    self._jobs.end(process, request, losses)
+                case ScoreAll() | Combine():
+                    made = compute_now(self.compute, request, process.done)
+                    self._jobs.end(process, request, made)
                     return
                 case Select():
-                    protocol.answer = self.compute.select(
-                        request.models, request.losses, request.own, request.pick
-                    )
+                    protocol.answer = compute_now(self.compute, request, process.done)
                 case Pretend():
                     self._jobs.end(process, request.request, None)
-                    return
-                case Combine():
-                    process.done.distances += request.distances
-                    made = self.compute.combine(request.work, request.args)
-                    self._jobs.end(process, request, made)
                     return
                 case Send():
                     protocol.answer = self._send(process, request)
@@ -205,13 +197,10 @@ class Simulator:
                     if process.protocol is not protocol:
                         return  # it has left here, and may have returned with a new protocol
                 case Observe():
-                    look = partial(self._observe, process)
+                    look = lambda: self._resume(process, self.sent_last.copy())  # noqa: E731
                     self._at(self.now, OBSERVES, process.node, look)
                     return
         process.protocol = None
-
-    def _observe(self, process: Process) -> None:
-        self._resume(process, self.sent_last.copy())
 
     def _expire(self, process: Process, waiting: Receive | None) -> None:
         if waiting is not None and process.receive is waiting:

@@ -20,8 +20,7 @@ highest are not believed.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Sized
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -134,20 +133,24 @@ class Handshake:
                 self._silent.discard(sender)
             self._changed.notify_all()
 
-    @contextmanager
-    def _asking(self, transport: Asking) -> Iterator[None]:
-        """Meanwhile everybody is asked again and again, each by a thread of its own.
+    def _until(
+        self, transport: Asking, over: Callable[[float], bool], stopped: Callable[[], bool]
+    ) -> None:
+        """Ask everybody again and again, each by a thread of its own, until it is over.
 
-        Nobody waits for the last of these threads: one that asks a dead node takes seconds to end.
+        `over` is told how many seconds it has taken.  Nobody waits for the last of these threads:
+        one that asks a dead node takes seconds to end.
         """
-        over = threading.Event()
+        begin, ended = time.monotonic(), threading.Event()
         try:
             for node in sorted(self.others):
-                work = (transport, node, over)
+                work = (transport, node, ended)
                 threading.Thread(target=self._ask, args=work, daemon=True).start()
-            yield
+            with self._changed:
+                while not stopped() and not over(time.monotonic() - begin):
+                    self._changed.wait(AGAIN)
         finally:
-            over.set()
+            ended.set()
 
     def _ask(self, transport: Asking, node: int, over: threading.Event) -> None:
         while not over.is_set():
@@ -181,20 +184,19 @@ class Handshake:
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         """Ask until a quorum has been heard from since then.  `Alone` if that takes too long."""
-        begin, told = time.monotonic(), False
-        with self._asking(transport), self._changed:
-            while not stopped():
-                now = time.monotonic()
-                waited = now - begin
-                awaited = self.awaited(quorum, max(since, now - HERE))
-                if not awaited:
-                    return
-                if waited >= quorum.seconds:
-                    raise Alone(self._alone(awaited, quorum))
-                if waited >= TELLS and not told:
-                    told = True
-                    quorum.tell(awaited)
-                self._changed.wait(AGAIN)
+        told = False
+
+        def gathered(waited: float) -> bool:
+            nonlocal told
+            awaited = self.awaited(quorum, max(since, time.monotonic() - HERE))
+            if awaited and waited >= quorum.seconds:
+                raise Alone(self._alone(awaited, quorum))
+            if awaited and waited >= TELLS and not told:
+                told = True
+                quorum.tell(awaited)
+            return not awaited
+
+        self._until(transport, gathered, stopped)
 
     def _alone(self, awaited: list[int], quorum: Quorum) -> str:
         names, members = ", ".join(map(str, awaited)), len(self.others) + 1
@@ -215,20 +217,16 @@ class Handshake:
         self, transport: Asking, window: float, stopped: Callable[[], bool] = lambda: False
     ) -> Agreement:
         """Ask until all have answered alike, or until it is no use to wait any longer."""
-        begin = time.monotonic()
-        with self._asking(transport), self._changed:
-            while not stopped() and not self._decided(time.monotonic() - begin, window):
-                self._changed.wait(AGAIN)
+        self._until(transport, lambda waited: self._decided(waited, window), stopped)
+        with self._changed:
             return self._judge(dict(self._said))
 
     def _decided(self, waited: float, window: float) -> bool:
         mine = self.about_me().digest
         same = {node: hello for node, hello in self._said.items() if hello.digest == mine}
-        if len(same) == len(self.others) or Agreement(same).turning(self.byzantine):
-            return True
-        if len(self._said) - len(same) > self.byzantine and waited > SETTLES:
-            return True
-        return waited > window
+        agreed = len(same) == len(self.others) or Agreement(same).turning(self.byzantine)
+        hopeless = len(self._said) - len(same) > self.byzantine and waited > SETTLES
+        return agreed or hopeless or waited > window
 
     def _judge(self, said: dict[int, Hello]) -> Agreement:
         mine = self.about_me().digest
@@ -245,19 +243,18 @@ class Handshake:
     def wait_for(
         self,
         transport: Asking,
-        who: Iterable[int],
-        ready: Callable[[Hello], bool],
+        who: Collection[int],
+        phases: Collection[str],
         window: float,
-        stopped: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool],
     ) -> None:
-        """Until all of these that answer are ready, but no longer than the window."""
-        until = time.monotonic() + window
-        with self._asking(transport), self._changed:
-            while not stopped() and time.monotonic() < until:
-                waited_for = frozenset(who) - self._silent
-                if all(ready(self._said[node]) for node in waited_for if node in self._said):
-                    return
-                self._changed.wait(AGAIN)
+        """Until all of these that answer are in one of the phases, or the window is over."""
+
+        def ready(waited: float) -> bool:
+            asked = [self._said[node] for node in who if node in self._said.keys() - self._silent]
+            return waited >= window or all(hello.phase in phases for hello in asked)
+
+        self._until(transport, ready, stopped)
 
 
 def _nodes(some: Sized) -> str:

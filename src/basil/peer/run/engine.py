@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from torch import Tensor
 
 from basil.engine.durations import size_of
-from basil.engine.process import Work
+from basil.engine.process import Work, compute_now
 from basil.learning.compute import Compute
 from basil.peer.run.inbox import Inbox, Stopped
 from basil.peer.run.liveness import Patience, longest_honest
@@ -25,7 +25,6 @@ from basil.protocol.drive import Driver
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
-    Combine,
     Missing,
     Observe,
     Pretend,
@@ -33,10 +32,7 @@ from basil.protocol.requests import (
     Record,
     Request,
     Score,
-    ScoreAll,
-    Select,
     Send,
-    Train,
 )
 
 T = TypeVar("T")
@@ -77,7 +73,6 @@ class Engine:
         post: Post,
         compute: Compute,
         *,
-        patience: Patience | None = None,
         was_due: Callable[[int, int, int], bool] = lambda sender, k, mine: False,
         round_of: Callable[[int], int] = lambda number: number,
         benign: Mapping[int, Tensor] | None = None,
@@ -85,7 +80,7 @@ class Engine:
     ) -> None:
         self.inbox, self.post, self.compute = inbox, post, compute
         self.clock = inbox.clock
-        self.patience = patience
+        self.patience: Patience | None = None
         # Was that sender's model of round k due before this node's turn in round `mine`?
         self.was_due = was_due
         self.round_of = round_of  # the number that a message carries -> the round it belongs to
@@ -109,18 +104,14 @@ class Engine:
     def run(self, protocol: Generator[Request, Any, T]) -> T:
         """To the protocol's end.  Raises `Stopped`, or `Behind` if it has to be started anew."""
         driver = Driver(protocol)
-        self._check_stopped()
         for request in driver:
+            if self.stopped():
+                raise Stopped
             if self.outbox and not isinstance(request, Send | Checkpoint):
                 self._post_all()  # a protocol that keeps no checkpoints, such as sharing
             driver.answer = self._answer(request)
-            self._check_stopped()
         self._post_all()
         return driver.result
-
-    def _check_stopped(self) -> None:
-        if self.stopped():
-            raise Stopped
 
     def _answer(self, request: Request) -> Any:
         match request:
@@ -142,29 +133,8 @@ class Engine:
                 return dict(self.seen)
             case Pretend():  # work that is left out takes no time here
                 return None
-            case _:
-                return self._work(request)
-
-    def _work(self, request: Score | ScoreAll | Train | Select | Combine) -> Any:
         begin = time.perf_counter()
-        answer: Any
-        match request:
-            case Score():
-                self.done.evaluations += 1
-                (answer,) = self.compute.score(request.model, [request.batch])
-            case ScoreAll():
-                self.done.evaluations += len(request.models)
-                answer = self.compute.score_all(request.models, request.batch)
-            case Train():
-                self.done.steps += len(request.batches)
-                (answer,) = self.compute.train_together([request])
-            case Select():
-                answer = self.compute.select(
-                    request.models, request.losses, request.own, request.pick
-                )
-            case Combine():
-                self.done.distances += request.distances
-                answer = self.compute.combine(request.work, request.args)
+        answer = compute_now(self.compute, request, self.done)
         self._worked += time.perf_counter() - begin
         return answer
 
@@ -185,10 +155,7 @@ class Engine:
             if got.sender in self.seen:
                 self.seen[got.sender] = body
             if request.score_on is not None and not request.pretend:
-                begin = time.perf_counter()
-                self.done.evaluations += 1
-                (got.losses,) = self.compute.score(body, [request.score_on])
-                self._worked += time.perf_counter() - begin
+                got.losses = self._answer(Score(body, request.score_on))
         return got
 
     def _notice(self, sender: int, k: int) -> None:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -45,9 +45,8 @@ from basil.peer.run.inbox import Inbox, Stopped
 from basil.peer.run.liveness import Clock, Patience
 from basil.peer.run.lockstep import in_ring_order
 from basil.peer.run.logs import say
-from basil.peer.run.measure import seconds_of_a_turn
 from basil.peer.run.recording import RUN, PeerRecorder
-from basil.peer.run.start import Options, local_node_of, quorum_of
+from basil.peer.run.start import Options, local_node_of, quorum_of, seconds_of_a_turn
 from basil.peer.run.status import Status
 from basil.protocol.requests import Send
 from basil.recipe import NO_ATTACK, code_of, parse, with_own_data
@@ -234,9 +233,8 @@ class Peer:
 
         A courtesy: the run is on the disk, and nothing here makes a failure of it.
         """
-        over = lambda hello: hello.phase == phases.DONE  # noqa: E731
         try:
-            self._wait_for(self.handshake.others, over, self.options.linger)
+            self._wait_for(self.handshake.others, self.options.linger, phases.DONE)
         except RuntimeError as error:  # on a crowded machine no thread can be started
             say("does not stay", reason=str(error))
 
@@ -280,12 +278,11 @@ class Peer:
             self._share(self.sharing)
         recorder = self._prepare()
         self._phase = phases.TRAINING
-        begun = (phases.TRAINING, phases.DONE)
-        self._wait_for(agreed.hellos, lambda hello: hello.phase in begun, TOGETHER)
+        self._wait_for(agreed.hellos, TOGETHER, phases.TRAINING, phases.DONE)
         return recorder
 
-    def _wait_for(self, who: Iterable[int], ready: Callable[[Hello], bool], window: float) -> None:
-        self.handshake.wait_for(self.transport, who, ready, window, self._stop.is_set)
+    def _wait_for(self, who: Collection[int], window: float, *phases: str) -> None:
+        self.handshake.wait_for(self.transport, who, phases, window, self._stop.is_set)
 
     def _share(self, sharing: Sharing) -> None:
         self._enter(phases.SHARING)

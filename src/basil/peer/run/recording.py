@@ -53,20 +53,16 @@ class PeerRecorder:
         if saved is not None:
             self.recorder.restore(saved["recorder"])
         self.recorder.__enter__()
-        return None if saved is None else saved["engine"]
+        return saved and saved["engine"]
 
     def _checkpoint(self) -> dict[str, Any] | None:
         path = self.run / run_folder.CHECKPOINT
-        if not path.exists():
-            return None
-        saved: dict[str, Any] = checkpoint.load(path, self.setup.device)
-        return saved
+        return checkpoint.load(path, self.setup.device) if path.exists() else None
 
     def state(self) -> dict[str, Any] | None:
         """The protocol's, of the last checkpoint."""
         saved = self._checkpoint()
-        state: dict[str, Any] | None = None if saved is None else saved["engine"]["state"]
-        return state
+        return saved and saved["engine"]["state"]
 
     def _same_run(self, facts: dict[str, Any]) -> None:
         before = read_run(self.run).facts

@@ -1,21 +1,29 @@
-"""How a node is started, and the part in the run that this gives it."""
+"""How a node is started, the part in the run that this gives it, and how fast it is."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from basil import data
 from basil.attack import options_of as attack_options
 from basil.data.own import load_own
 from basil.errors import UserError
-from basil.experiment import LocalNode, local_node
+from basil.experiment import LocalNode, Setup, local_node
+from basil.experiment.machine import median_seconds
 from basil.experiment.options import options_of
 from basil.experiment.participants import Participants
+from basil.learning.pool import Batch
 from basil.peer.members.roster import Roster
 from basil.peer.run.agreement import Quorum
 from basil.peer.run.liveness import FLOOR
 from basil.recipe import NO_ATTACK, Recipe
 from basil.recipe.schema import AttackPart
+from basil.record import checkpoint
+
+TIMES = 3  # a median of so many
 
 
 @dataclass(frozen=True)
@@ -59,12 +67,32 @@ def local_node_of(recipe: Recipe, node: int, options: Options) -> LocalNode:
     else:
         chosen = options_of(recipe.data, data.DATASETS, "dataset")
         samples = data.load(recipe.data.dataset, recipe.seed, **chosen)
-    role = AttackPart()
-    if options.attack != NO_ATTACK:
-        same = recipe.attack.name == options.attack
-        role = (
-            recipe.attack
-            if same
-            else AttackPart(options.attack, options=attack_options(options.attack, {}))
-        )
+    if options.attack == NO_ATTACK:
+        role = AttackPart()
+    elif options.attack == recipe.attack.name:
+        role = recipe.attack
+    else:
+        role = AttackPart(options.attack, options=attack_options(options.attack, {}))
     return local_node(recipe, samples, node, role, own=options.data is not None)
+
+
+def seconds_of_a_turn(setup: Setup, folder: Path) -> float:
+    """What this machine tells the others before the first one.
+
+    Receive a model, evaluate it, train, and force a checkpoint of S + 2 models to the disk.
+
+    The hop is what the recipe says of links (time.megabits and time.latency): what a link to a
+    peer that is not here yet can do is not known before it has been used.
+    """
+    compute, recipe = setup.compute, setup.recipe
+    x0, batch = compute.initial, Batch(np.arange(min(recipe.learning.batch, len(compute.pool))))
+    forward = median_seconds(lambda: compute.score(x0, [batch])[0].wait(), compute.device, TIMES)
+    step = median_seconds(lambda: compute.train(x0, [batch], 0.0, lambda: 0), compute.device, TIMES)
+    begin = time.perf_counter()
+    probe = folder / "probe.safetensors"
+    models = [x0.clone() for _ in range(recipe.connectivity + 2)]
+    checkpoint.save(probe, models, durable=True)
+    disk = time.perf_counter() - begin
+    probe.unlink()
+    hop = setup.timing.link(4 * compute.layout.size)
+    return hop + forward + setup.node_data.steps_in_a_turn() * step + disk
