@@ -65,16 +65,13 @@ class Jobs:
             self._after(self._timing.forward, group[0][0].node, scored)
 
     def _scored(self, group: list[ToScore], losses: list[Losses]) -> None:
-        scored, last = iter(losses), None
+        scored = iter(losses)
         for process, _, batch, arrival in group:
-            answer = None if batch is None else next(scored)
-            if arrival is None:
-                self._resume(process, answer)
-                continue
-            if arrival is not last:  # all receivers of a model have the same
-                sender, k, body, time = arrival.sender, arrival.round, arrival.body, arrival.time
-                last = arrival
-            self._resume(process, Arrival(sender, k, body, time, answer))
+            answer: Any = None if batch is None else next(scored)
+            if arrival is not None:
+                a = arrival  # all receivers of a model have the same, each with its own losses
+                answer = Arrival(a.sender, a.round, a.body, a.time, answer)
+            self._resume(process, answer)
 
     def end(self, process: Process, job: Score | ScoreAll | Train | Combine, answer: Any) -> None:
         """Hand over the answer once the work has taken its time."""

@@ -88,8 +88,15 @@ class Simulator:
         self.processes = {node: Process(node, None) for node in nodes}
         self._heap: list[tuple[float, int, int, int, Callable[[], None]]] = []
         self._number = itertools.count(1)
-        self._jobs = Jobs(compute, timing, self._after, self._resume)
-        self._deadlines = Deadlines(self._at_last, self._expire)
+        self._jobs = Jobs(
+            compute,
+            timing,
+            lambda seconds, node, act: self._at(self.now + seconds, ENDS, node, act),
+            self._resume,
+        )
+        self._deadlines = Deadlines(
+            lambda time, node, act: self._at(time, EXPIRES, node, act), self._expire
+        )
         self._departures = {(a.node, a.leaves, a.stage) for a in absences}
         self._in_flight: dict[int, tuple[Arrival, tuple[int, ...]]] = {}
         self._finished_a_round = False
@@ -131,14 +138,6 @@ class Simulator:
 
     def _at(self, time: float, kind: int, node: int, act: Callable[[], None]) -> None:
         heapq.heappush(self._heap, (time, kind, node, next(self._number), act))
-
-    def _after(self, seconds: float, node: int, act: Callable[[], None]) -> None:
-        """The end of some work."""
-        self._at(self.now + seconds, ENDS, node, act)
-
-    def _at_last(self, time: float, node: int, act: Callable[[], None]) -> None:
-        """What passes only if nothing else happens at this instant."""
-        self._at(time, EXPIRES, node, act)
 
     # -- nodes -------------------------------------------------------------------------------
 
@@ -344,7 +343,7 @@ class Simulator:
         for saved in snapshot["processes"]:
             process = self.processes[saved["node"]]
             process.away = saved["away"]
-            process.state = partial(_given, saved["state"]) if saved["state"] else None
+            process.state = partial(dict, saved["state"]) if saved["state"] else None
             process.since, process.link_free = saved["since"], saved["link_free"]
             if saved["running"]:
                 self._start_again(process, saved["log"])
@@ -365,7 +364,3 @@ class Simulator:
 
 def _fields(arrival: Arrival) -> list[Any]:
     return [arrival.sender, arrival.round, arrival.body, arrival.time]
-
-
-def _given(state: dict[str, Any]) -> dict[str, Any]:
-    return state

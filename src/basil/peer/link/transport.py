@@ -112,9 +112,8 @@ class Transport:
         self._server.start()
         self._gossip.start()
 
-    def stop(self, flush: float = 0.0) -> None:
-        """Wait so many seconds for what is still to be sent, then end all."""
-        self.flush(flush)
+    def stop(self) -> None:
+        """End all; what has not been sent is dropped."""
         with self._lock:
             self._stopped = True
             outboxes = list(self._outboxes.values())

@@ -43,17 +43,14 @@ def fingerprint(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
-def make_authority(
-    run: str, days: float = CA_DAYS
-) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+def make_authority(run: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     """A key and a certificate that signs certificates, for one run."""
     key = new_key()
     name = _name(f"basil-{run}")
-    usage = _usage(signs_certificates=True)
     certificate = (
-        _builder(name, name, key.public_key(), days)
+        _builder(name, name, key.public_key(), CA_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )

@@ -7,6 +7,7 @@ from basil.errors import UserError
 from basil.record.disk import replacing
 
 PRIVATE = 0o600
+MOST = 1 << 20  # bytes
 
 
 def write(path: Path, content: bytes, mode: int = 0o644) -> None:
@@ -18,15 +19,15 @@ def write(path: Path, content: bytes, mode: int = 0o644) -> None:
             stream.write(content)
 
 
-def read(path: Path, most: int = 1 << 20) -> bytes:
+def read(path: Path) -> bytes:
     """A small file, or one sentence."""
     try:
         with path.open("rb") as stream:
-            content = stream.read(most + 1)
+            content = stream.read(MOST + 1)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > most:
-        raise UserError(f"{path} is larger than {most} bytes: it cannot be what it should be")
+    if len(content) > MOST:
+        raise UserError(f"{path} is larger than {MOST} bytes: it cannot be what it should be")
     return content
 
 

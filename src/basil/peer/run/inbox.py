@@ -10,14 +10,13 @@ a message that did not come.)
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from basil.errors import UserError
 from basil.peer.run.liveness import Clock
 from basil.protocol.requests import Arrival, Body, Missing
 from basil.record import checkpoint
-
-Hold = Callable[[Arrival], bool]
 
 
 class Stopped(Exception):
@@ -28,13 +27,13 @@ class Inbox:
     """The messages of one stage, in the order in which they came.
 
     `folder`: where they are kept until they are taken in; None for a stage that is not taken up
-    again.  `hold`: says of an arrival that it has to wait for others (see `peer.twin`).
+    again.  `hold`: says of an arrival that it has to wait for others (see `lockstep`).
     """
 
     def __init__(self, clock: Clock, folder: Path | None = None) -> None:
         self.clock = clock
         self._folder = folder
-        self.hold: Hold | None = None
+        self.hold: Callable[[Arrival], bool] = lambda arrival: False
         # With each arrival what it came in: the transport counts a message as waiting while
         # somebody holds on to it, and lets no sender have many of them.
         self._queue: deque[tuple[int, Arrival, object]] = deque()
@@ -44,7 +43,6 @@ class Inbox:
         self._stopped = False
         self.heard: dict[int, int] = {}  # sender -> the latest round in which it spoke
         self.given: dict[int, int] = {}  # the same, of what the protocol has been given
-        self.unkept = 0  # messages that the disk did not take
 
     # -- from the network --------------------------------------------------------------------
 
@@ -54,11 +52,9 @@ class Inbox:
         with self._changed:
             self._number += 1
             if self._folder is not None:
-                try:
+                with suppress(OSError):  # it is here all the same, until a crash
                     path = self._folder / f"{self._number:09d}.safetensors"
                     checkpoint.save(path, [sender, k, body])
-                except OSError:  # it is here all the same, until a crash
-                    self.unkept += 1
             self._insert(self._number, arrival, envelope)
 
     def _insert(self, number: int, arrival: Arrival, envelope: object) -> None:
@@ -84,29 +80,20 @@ class Inbox:
         """The next one; `Missing` once the protocol's clock is past `until`."""
         with self._changed:
             while not self._stopped:
-                ready = self._next()
-                if ready is not None:
-                    return ready
                 left = self.clock.real_seconds_until(until)
+                ready = (i for i, (_, a, _) in enumerate(self._queue) if not self.hold(a))
+                # What was held back is not waited for any longer than anything else.
+                place = next(ready, 0 if left <= 0 and self._queue else None)
+                if place is not None:
+                    _, arrival, _ = self._queue[place]
+                    del self._queue[place]
+                    known = self.given.get(arrival.sender, 0)
+                    self.given[arrival.sender] = max(arrival.round, known)
+                    return arrival
                 if left <= 0:
-                    # What was held back is not waited for any longer than anything else.
-                    if self._queue:
-                        return self._pop(0)
                     return Missing(self.clock.now())
                 self._changed.wait(left)
             raise Stopped
-
-    def _next(self) -> Arrival | None:
-        for place, (_, arrival, _) in enumerate(self._queue):
-            if self.hold is None or not self.hold(arrival):
-                return self._pop(place)
-        return None
-
-    def _pop(self, place: int) -> Arrival:
-        _, arrival, _ = self._queue[place]
-        del self._queue[place]
-        self.given[arrival.sender] = max(arrival.round, self.given.get(arrival.sender, 0))
-        return arrival
 
     # -- across a restart --------------------------------------------------------------------
 

@@ -31,17 +31,14 @@ REMEMBERED = 3  # rounds for which a wrong suspicion counts
 class Clock:
     """The protocol's seconds since the start; it stands still until it is given a pace."""
 
-    def __init__(self, now: float = 0.0, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._base, self._since, self._pace = now, monotonic(), 0.0
-        self._lock = threading.Lock()
+        self._base, self._since, self._pace = 0.0, monotonic(), 0.0
+        self._lock = threading.RLock()
 
     def now(self) -> float:
         with self._lock:
-            return self._now()
-
-    def _now(self) -> float:
-        return self._base + (self._monotonic() - self._since) * self._pace
+            return self._base + (self._monotonic() - self._since) * self._pace
 
     def restart(self, now: float) -> None:
         """Stand still at this moment: for a node that goes on from a checkpoint."""
@@ -51,11 +48,11 @@ class Clock:
     def set_pace(self, pace: float) -> None:
         """From now on so many of the protocol's seconds in a real one."""
         with self._lock:
-            self._base, self._since, self._pace = self._now(), self._monotonic(), pace
+            self._base, self._since, self._pace = self.now(), self._monotonic(), pace
 
     def real_seconds_until(self, moment: float) -> float:
         with self._lock:
-            return (moment - self._now()) / self._pace
+            return (moment - self.now()) / self._pace
 
 
 class Patience:

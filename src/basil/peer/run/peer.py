@@ -12,8 +12,8 @@ import os
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Collection
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from torch import Tensor
@@ -74,15 +74,15 @@ class Peer:
         self.byzantine = self.recipe.ring.byzantine
         self.local = local_node_of(self.recipe, self.node, options)
         self.participants = self.local.participants
+        self._expects = sorted(self.participants.weights(self.node))
         self.setup = self._set_up()
         self.state = folder / STATE
         try:
             (self.state / ARRIVALS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{folder} cannot be written: {error.strerror}") from error
-        self.sharing = (
-            Sharing(self.recipe, self.local, self.state) if self.participants.shares else None
-        )
+        shares = self.participants.shares
+        self.sharing = Sharing(self.recipe, self.local, self.state) if shares else None
         self.status = Status(self.node, os.getpid(), rounds=self.recipe.scheme.rounds)
         self.status.attack = options.attack
         self._stop = threading.Event()
@@ -98,7 +98,7 @@ class Peer:
             self.identity,
             roster,
             self.setup.compute.layout,
-            Limits(transfers=len(self.participants.weights(self.node)) + 1),
+            Limits(transfers=len(self._expects) + 1),
             self._deliver,
             self.state / "marks.jsonl",
             rows=self.sharing.rows if self.sharing else None,
@@ -161,8 +161,7 @@ class Peer:
         """What this node thinks of the others."""
         k, heard = status.round, self.inbox.heard
         status.phase = self._phase
-        expects = self.participants.weights(self.node)
-        status.missing = [j for j in sorted(expects) if self._round_of(heard.get(j, 0)) < k - 1]
+        status.missing = [j for j in self._expects if self._round_of(heard.get(j, 0)) < k - 1]
         status.excluded = sorted(self.transport.evidence.excluded)
         counts = self.transport.counters.snapshot().values()
         status.refused = sum(sum(each["refused"].values()) for each in counts)
@@ -182,32 +181,28 @@ class Peer:
         folder = self.options.folder
         if (folder / RUN / SUMMARY).exists():
             raise UserError(f"{folder / RUN} is a finished run: move it away to run once more")
-        end_metrics: Callable[[], None] | None = None
-        if self.options.metrics:
-            figures = metrics.Figures(lambda: self.status, self.transport.counters.snapshot)
-            end_metrics = metrics.serve(self.options.metrics, figures)
-        early = None
-        try:
-            self._turn = seconds_of_a_turn(self.setup, self.state)
-            if self.sharing is None or self.sharing.over:
-                early = self._prepare()  # what takes time is done before others wait for it
-            self.transport.start()
-            return self._run(early)
-        except Stopped:
-            self._enter("stopped")
-            return None
-        except Alone:
-            self._enter("alone")
-            raise
-        except OSError as error:  # a full disk: better silent than contradictory
-            raise UserError(
-                f"{folder} cannot be written: {error.strerror or error}; without a checkpoint"
-                " nothing is sent. Make room and start the node again"
-            ) from error
-        finally:
-            self.transport.stop()
-            if end_metrics is not None:
-                end_metrics()
+        with ExitStack() as at_the_end:
+            if self.options.metrics:
+                figures = metrics.Figures(lambda: self.status, self.transport.counters.snapshot)
+                at_the_end.callback(metrics.serve(self.options.metrics, figures))
+            at_the_end.callback(self.transport.stop)
+            try:
+                self._turn = seconds_of_a_turn(self.setup, self.state)
+                ready = self.sharing is None or self.sharing.over
+                prepared = self._prepare() if ready else None  # before others wait for it
+                self.transport.start()
+                return self._run(prepared)
+            except Stopped:
+                self._enter("stopped")
+                return None
+            except Alone:
+                self._enter("alone")
+                raise
+            except OSError as error:  # a full disk: better silent than contradictory
+                raise UserError(
+                    f"{folder} cannot be written: {error.strerror or error}; without a checkpoint"
+                    " nothing is sent. Make room and start the node again"
+                ) from error
 
     def _run(self, prepared: PeerRecorder | None) -> dict[str, Any]:
         self._enter(phases.JOINING)
@@ -311,12 +306,8 @@ class Peer:
         engine.stopped = self._stop.is_set
         engine.done.add(self._shared)
         recorder = PeerRecorder(self.options.folder, self.setup, engine, self.status, self._look)
-        known = {
-            "ring": self.transport.roster.run,
-            "node": self.node,
-            "attack": self.options.attack,
-        }
-        saved = recorder.open(known)
+        ring = self.transport.roster.run
+        saved = recorder.open({"ring": ring, "node": self.node, "attack": self.options.attack})
         if saved is not None:
             engine.restore(saved)
             self.clock.restart(engine.since)
@@ -336,10 +327,7 @@ class Peer:
     def _train(self, recorder: PeerRecorder, agreed: Agreement) -> None:
         engine, recipe = recorder.engine, self.recipe
         if self.participants.graph is None and self.options.twin:
-            ring, reach = (
-                self.participants.ring_of(self.node),
-                len(self.participants.weights(self.node)),
-            )
+            ring, reach = self.participants.ring_of(self.node), len(self._expects)
             numbering = self.setup.numbering
             self.inbox.hold = in_ring_order(ring, self.node, reach, self.inbox.given, numbering)
         engine.patience = Patience(
