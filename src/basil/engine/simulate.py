@@ -97,7 +97,7 @@ class Simulator:
         self._deadlines = Deadlines(
             lambda time, node, act: self._at(time, EXPIRES, node, act), self._expire
         )
-        self._departures = {(a.node, a.leaves, a.stage) for a in absences}
+        self._departures = {(a.node, a.leaves, a.stage): a for a in absences}
         self._in_flight: dict[int, tuple[Arrival, tuple[int, ...]]] = {}
         self._finished_a_round = False
         self._begun = False
@@ -222,10 +222,7 @@ class Simulator:
             target = self.processes[receiver]
             free = target.link_free
             target.link_free = there = (free if free > now else now) + duration
-            if there in arrivals:
-                arrivals[there].append(receiver)
-            else:
-                arrivals[there] = [receiver]
+            arrivals.setdefault(there, []).append(receiver)
         for time, receivers in arrivals.items():
             arrival = Arrival(process.node, send.round, body, time)
             self._dispatch(arrival, tuple(receivers))
@@ -283,15 +280,13 @@ class Simulator:
         process.since = self.now
         process.log = list(process.inbox)
         self._count(process)
-        if (process.node, checkpoint.round, checkpoint.stage) in self._departures:
+        left = self._departures.get((process.node, checkpoint.round, checkpoint.stage))
+        if left is not None:
             process.protocol, process.away = None, True
             process.inbox.clear()
             process.log.clear()
-            for absence in self.absences:
-                left = absence.node, absence.leaves, absence.stage
-                late = absence.returns is not None and self.round + 1 >= absence.returns
-                if late and left == (process.node, checkpoint.round, checkpoint.stage):
-                    self._return(process, absence.returns or 0)
+            if left.returns is not None and self.round + 1 >= left.returns:  # so late was it
+                self._return(process, left.returns)
 
     def _count(self, process: Process) -> None:
         self.done.add(process.done)

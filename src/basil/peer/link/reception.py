@@ -44,8 +44,6 @@ class Message:
     stage: str
     round: int
     body: Body
-    manifest: Manifest
-    time: float  # of the monotonic clock
 
 
 class Reception:
@@ -205,9 +203,7 @@ class Reception:
 
     def _hand_on(self, manifest: Manifest, body: Body) -> None:
         """First on the disk, then to the node.  If either fails, the sender may try again."""
-        message = Message(
-            manifest.sender, manifest.stage, manifest.round, body, manifest, time.monotonic()
-        )
+        message = Message(manifest.sender, manifest.stage, manifest.round, body)
         try:
             if manifest.kind != REJOIN:
                 self._mark(manifest)

@@ -102,8 +102,8 @@ class Sharing:
     def begin(self) -> None:
         self._begun.touch()
 
-    def finish(self, outcome: SharingOutcome) -> dict[str, Any]:
-        """Keep what was received.  Returns what the summary says of it."""
+    def finish(self, outcome: SharingOutcome) -> None:
+        """Keep what was received, and what the summary says of it."""
         rows = torch.from_numpy(np.ascontiguousarray(outcome.received.rows))
         facts = {
             "samples_in_a_batch": self.table.size,
@@ -112,7 +112,6 @@ class Sharing:
             "incidents": [asdict(incident) for incident in outcome.incidents],
         }
         checkpoint.save(self._file, {"rows": rows, "facts": facts}, durable=True)
-        return facts
 
     def take_in(self) -> dict[str, Any]:
         """Train on what was received, if there is anything; what the summary says of it."""

@@ -23,7 +23,7 @@ from basil.peer.members.roster import load_roster
 from basil.peer.run import status
 from basil.peer.run.peer import STATE  # so that no fork has to import it
 from basil.peer.run.recording import RUN
-from basil.peer.run.status import Status, node_folders
+from basil.peer.run.status import Status, node_folders, number_of
 from basil.recipe import Recipe, parse
 from basil.record.run_folder import SUMMARY, held
 from basil.topology import Ring, agree_on_order
@@ -78,7 +78,7 @@ class LocalRing:
             if finished(folder):
                 self.codes[folder] = 0
                 continue
-            arguments = ["node", "--dir", str(folder), *words(_number(folder))]
+            arguments = ["node", "--dir", str(folder), *words(number_of(folder))]
             self.alive[fork(self._command, arguments, folder / LOG)] = folder
 
     def look(self) -> list[Status | None]:
@@ -110,10 +110,6 @@ class LocalRing:
         return said
 
 
-def _number(folder: Path) -> int:
-    return int(folder.name.removeprefix("node-"))
-
-
 def finished(folder: Path) -> bool:
     return (folder / RUN / SUMMARY).exists()
 
@@ -139,7 +135,7 @@ def check_state(ring: Path, resume: bool, fresh: bool) -> None:
 
 def _forget(ring: Path, begun: Iterable[Path]) -> None:
     """Delete what nodes have written; not their keys."""
-    away = set(load_roster(ring).ids) - {_number(folder) for folder in node_folders(ring)}
+    away = set(load_roster(ring).ids) - {number_of(folder) for folder in node_folders(ring)}
     if away:  # they remember what was signed, and would take a second version for a lie
         raise UserError(
             f"--fresh: node {min(away)} is not in {ring}; it is for rings of one machine"

@@ -62,7 +62,12 @@ def node_folders(ring: Path) -> list[Path]:
     found = [folder for folder in ring.glob("node-*") if (folder / "tls.key").exists()]
     if not found:
         raise UserError(f"{ring} holds no nodes: make them with basil peers init --dir {ring}")
-    return sorted(found, key=lambda folder: int(folder.name.removeprefix("node-")))
+    return sorted(found, key=number_of)
+
+
+def number_of(folder: Path) -> int:
+    """ring/node-3 -> 3"""
+    return int(folder.name.removeprefix("node-"))
 
 
 def revoked_in(folder: Path) -> tuple[int, ...]:
