@@ -208,7 +208,10 @@ class Peer:
         self._enter(phases.JOINING)
         if prepared is None or prepared.engine.round <= self.recipe.scheme.rounds:
             self._gather()
-        agreed = self._agree()
+        agreed = self.handshake.agree(self.transport, self.options.window, self._stop.is_set)
+        if self._stop.is_set():
+            raise Stopped
+        say("agreed", missing=sorted(agreed.missing), differing=sorted(agreed.differing))
         recorder = prepared or self._share_first(agreed)
         try:
             self._train(recorder, agreed)
@@ -257,13 +260,6 @@ class Peer:
         except RuntimeError as error:  # on a crowded machine no thread can be started
             say("does not ask", reason=str(error))
         return True
-
-    def _agree(self) -> Agreement:
-        found = self.handshake.agree(self.transport, self.options.window, self._stop.is_set)
-        if self._stop.is_set():
-            raise Stopped
-        say("agreed", missing=sorted(found.missing), differing=sorted(found.differing))
-        return found
 
     def _share_first(self, agreed: Agreement) -> PeerRecorder:
         """Before the training, which all then begin at about the same time."""
