@@ -11,7 +11,7 @@ from typing import Any
 
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 ALONE = 1
-SECONDS = {  # the options that are so many
+SECONDS = {  # the options that are so many, with their defaults
     "patience": (0.5, "the least that a turn of another node is given"),
     "window": (60.0, "how long to wait for all nodes before the first turn"),
     "linger": (30.0, "how long to stay at the end for nodes that have not finished"),
@@ -72,7 +72,8 @@ def running(command: argparse.ArgumentParser) -> None:
         "--quorum",
         type=int,
         metavar="N",
-        help="nodes that it takes to train, itself counted (default: more than half)",
+        help="nodes that it takes to train, itself counted (default: more than half, and more"
+        " predecessors than may be Byzantine where more are absent than that)",
     )
 
 
@@ -103,12 +104,9 @@ def node(args: argparse.Namespace) -> int:
     for name in SECONDS:
         if not 0 <= getattr(args, name) < 1e6:
             raise UserError(f"--{name} {getattr(args, name)}: it must be seconds, 0 or more")
-    asked = ("attack", "device", "listen", "metrics", "twin", "quorum", *SECONDS)
-    options = Options(
-        folder=Path(args.dir),
-        data=Path(args.data) if args.data else None,
-        **{name: getattr(args, name) for name in asked},
-    )
+    given = {name: value for name, value in vars(args).items() if name in Options.__annotations__}
+    given["data"] = Path(args.data) if args.data else None
+    options = Options(folder=Path(args.dir), **given)
     with ExitStack() as until:
         if options.folder.is_dir():  # if not, it is the peer's to say; one at a time works there
             until.enter_context(held(options.folder))
