@@ -13,9 +13,7 @@ from threading import Lock
 
 from basil.errors import UserError
 from basil.peer.members.files import write
-from basil.peer.messages.bodies import Refused
-from basil.peer.messages.manifest import Manifest, decode
-from basil.record.disk import sync
+from basil.peer.messages.manifest import Manifest, read_manifests
 
 LONGEST = 4 << 20  # bytes of the journal, from which on it is written anew
 
@@ -27,12 +25,11 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.last: dict[Key, Manifest] = {}
+        self.last: dict[Key, Manifest] = {m.key: m for m in read_manifests(path)}
         self._lock = Lock()
         self._file = -1
         self._length = 0
         try:
-            self._read()
             path.parent.mkdir(parents=True, exist_ok=True)
             self._rewrite()
         except OSError as error:
@@ -64,19 +61,6 @@ class Journal:
             os.close(self._file)
             self._file = -1
 
-    def _read(self) -> None:
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return
-        lines = content.split(b"\n")
-        for number, line in enumerate(lines[:-1], 1):  # the last is empty, or was cut off
-            try:
-                manifest = decode(line)
-            except Refused as error:
-                raise UserError(f"{self.path}, line {number}: {error}") from error
-            self.last[manifest.key] = manifest
-
     def _rewrite(self) -> None:
         content = b"".join(manifest.encode() + b"\n" for manifest in self.last.values())
         write(self.path, content)
@@ -84,4 +68,3 @@ class Journal:
         self._length = len(content)
         if old >= 0:
             os.close(old)
-        sync(self.path.parent)

@@ -44,6 +44,7 @@ class Message:
     stage: str
     round: int
     body: Body
+    time: float  # of the monotonic clock
 
 
 class Reception:
@@ -94,7 +95,10 @@ class Reception:
         raise AssertionError("abort raises")
 
     def compare(self, manifest: Manifest) -> None:
-        """Somebody else was told this.  Does it contradict what this node was told?"""
+        """Somebody else was told this.  Does it contradict what this node was told?
+
+        Only then is it looked at whether it is signed, which costs more.
+        """
         mine = self._heard(manifest)
         if mine is not None and mine.contradicts(manifest):
             self._evidence.add(Proof(mine, manifest), self._roster())
@@ -203,7 +207,8 @@ class Reception:
 
     def _hand_on(self, manifest: Manifest, body: Body) -> None:
         """First on the disk, then to the node.  If either fails, the sender may try again."""
-        message = Message(manifest.sender, manifest.stage, manifest.round, body)
+        at = time.monotonic()
+        message = Message(manifest.sender, manifest.stage, manifest.round, body, at)
         try:
             if manifest.kind != REJOIN:
                 self._mark(manifest)

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from basil.errors import UserError
 from basil.peer.members.files import write
 from basil.peer.members.roster import Roster
 from basil.peer.messages.bodies import Refused
-from basil.peer.messages.manifest import Manifest, decode, signed_by_sender
+from basil.peer.messages.manifest import Manifest, decode, read_manifests, signed_by_sender
 
 
 @dataclass(frozen=True)
@@ -55,17 +54,8 @@ class Evidence:
         self.path, self._told = path, told
         self._lock = Lock()
         self._proofs: dict[int, Proof] = {}  # never changed, only replaced: it is read unlocked
-        try:
-            lines = path.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            lines = []
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}") from error
-        for first, second in zip(lines[0::2], lines[1::2], strict=False):
-            try:
-                proof = decode_proof(first + b"\n" + second + b"\n")
-            except Refused as error:
-                raise UserError(f"{path} holds no evidence: {error}") from error
+        known = read_manifests(path)
+        for proof in map(Proof, known[0::2], known[1::2]):
             if proof.holds(roster):
                 self._proofs[proof.signer] = proof
 

@@ -8,8 +8,10 @@ digest is signed, not the body, since Ed25519 takes five times as long as SHA-25
 import json
 import re
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
+from basil.errors import UserError
 from basil.learning.layout import Layout
 from basil.peer.limits import MANIFEST
 from basil.peer.members.identity import Identity
@@ -85,6 +87,19 @@ def decode(data: bytes) -> Manifest:
     if manifest.encode() != data:
         raise Refused("manifest", "not in its canonical form")
     return manifest
+
+
+def read_manifests(path: Path) -> list[Manifest]:
+    """One in each line of a file of ours, if there is one; a last line may have been cut off."""
+    found: list[Manifest] = []
+    try:
+        for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
+            found.append(decode(line))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except Refused as error:
+        raise UserError(f"{path}, line {len(found) + 1}: {error}") from error
+    return found
 
 
 def signed_by_sender(manifest: Manifest, roster: Roster) -> bool:
