@@ -50,14 +50,14 @@ def merge(ring: Path, out: Path) -> Run:
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (out / METRICS).write_text(text, encoding="utf-8")
     (out / SELECTIONS).write_text(_selections(runs, byzantine), encoding="utf-8")
-    _models(benign, out / MODELS)
+    digest = _models(benign, out / MODELS)
     finished = [run for run in benign if run.summary is not None]
     if finished:
         told = {run.facts["attack"] for run in runs} - {"none"}
         known = {
             "attack": ", ".join(sorted(told)) or "none",
             "byzantine": len(byzantine),
-            **_hash(out / MODELS),
+            **digest,
         }
         write_json(out / SUMMARY, {**_summary(finished, lines[-1]), **known})
     return read_run(out)
@@ -106,12 +106,17 @@ def _selections(runs: list[Run], byzantine: set[int]) -> str:
     return "\n".join([SELECTION_COLUMNS, *lines]) + "\n"
 
 
-def _models(runs: Iterable[Run], path: Path) -> None:
+def _models(runs: Iterable[Run], path: Path) -> dict[str, str]:
+    """All final models in one file.  Their digest is the simulator's, where the models are."""
     files = [run.folder / MODELS for run in runs if (run.folder / MODELS).exists()]
-    if files:
-        with safe_open(files[0], framework="pt") as first:
-            layout = first.metadata()
-        save_tensors(path, {k: v for file in files for k, v in load_file(file).items()}, layout)
+    if not files:
+        return {}
+    with safe_open(files[0], framework="pt") as first:
+        layout = first.metadata()
+    models = {name: model for file in files for name, model in load_file(file).items()}
+    save_tensors(path, models, layout)
+    by_node = {int(name.removeprefix("node-")): model for name, model in models.items()}
+    return {"model_sha256": models_sha256(by_node)}
 
 
 def _summary(finished: list[Run], last: dict[str, Any]) -> dict[str, Any]:
@@ -132,11 +137,3 @@ def _summary(finished: list[Run], last: dict[str, Any]) -> dict[str, Any]:
         "seconds": last["seconds"],
         "virtual_seconds": last["virtual_seconds"],
     }
-
-
-def _hash(path: Path) -> dict[str, str]:
-    """The simulator's, where all models are the simulator's."""
-    if not path.exists():
-        return {}
-    models = {int(name.removeprefix("node-")): model for name, model in load_file(path).items()}
-    return {"model_sha256": models_sha256(models)}
