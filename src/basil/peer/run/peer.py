@@ -272,8 +272,8 @@ class Peer:
         self._wait_for(agreed.hellos, TOGETHER, phases.TRAINING, phases.DONE)
         return recorder
 
-    def _wait_for(self, who: Collection[int], window: float, *phases: str) -> None:
-        self.handshake.wait_for(self.transport, who, phases, window, self._stop.is_set)
+    def _wait_for(self, who: Collection[int], window: float, *there: str) -> None:
+        self.handshake.wait_for(self.transport, who, there, window, self._stop.is_set)
 
     def _share(self, sharing: Sharing) -> None:
         self._enter(phases.SHARING)
