@@ -1,6 +1,9 @@
 """A recipe that is done in a tenth of a second, a figure of it, and what a command answers."""
 
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,3 +84,14 @@ class Answer:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """The system refuses to make a file larger than this."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -1,7 +1,6 @@
 """A run that is stopped, gently or not, ends as if it had not been."""
 
 import json
-import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +12,8 @@ import pytest
 from basil.experiment import Hooks, Interrupted, Simulation, set_up
 from basil.recipe import load
 from basil.record.run_folder import held
+
+from cli_helpers import largest_file
 
 # A node is away for a while, so that some of the interruptions fall into its absence.
 LONG = ["scheme.rounds=60", "ring.connectivity=3", "ring.events=[{node=2,leaves=4,returns=25}]"]
@@ -141,12 +142,8 @@ def test_a_run_whose_last_file_may_not_be_written_ends_with_a_sentence_and_goes_
     large = changes("learning.model=mlp")
     assert basil("run", "tiny.toml", *large, "--out", "whole").code == 0
     size = (tiny / "whole/models.safetensors").stat().st_size
-    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, most))
-    try:
+    with largest_file(size - 1):
         sentence = refused("run", "tiny.toml", *large, "--out", "broken")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     assert sentence == (
         "broken cannot be written: File too large; its last checkpoint is kept;"
         " once it can be, basil run --resume broken"

@@ -37,6 +37,7 @@ def calibrate(args: argparse.Namespace) -> int:
 
     from basil.experiment.calibrate import Calibration
     from basil.experiment.calibrate import calibrate as measure
+    from basil.record.disk import writing
     from basil.record.run_folder import write_json
 
     if args.threads < 1:
@@ -44,10 +45,8 @@ def calibrate(args: argparse.Namespace) -> int:
     torch.set_num_threads(args.threads)
     found: Calibration = measure(args.model, args.batch, args.connectivity, args.device)
     if args.save:
-        try:
+        with writing(Path(args.save)):
             write_json(Path(args.save), asdict(found))
-        except OSError as error:
-            raise UserError(f"--save {args.save} cannot be written: {error.strerror}") from error
     if args.json:
         print(json.dumps(asdict(found)))
         return 0

@@ -48,6 +48,7 @@ def reproduce(args: argparse.Namespace) -> int:
     from basil.cli.carry_out import carry_out, settings
     from basil.many.figures import lacking_data, plan_figure, reproduction
     from basil.recipe.figure import figures, load_figure
+    from basil.record.disk import writing
     from basil.report.reproduction import can_draw, write_reproduction
     from basil.report.reproductions import write_set
 
@@ -75,19 +76,21 @@ def reproduce(args: argparse.Namespace) -> int:
             for outcome in carry_out(list(todo.values()), where, quiet=args.json)
             if outcome.summary is None
         ]
+    targets = [(out, True)] + ([(Path(args.publish), False)] if args.publish else [])
     for plan in plans:
         found = reproduction(plan, _command(args, plan.figure.name))
-        folder = write_reproduction(found, out)
-        everything.append((found, folder))
-        if args.publish:
-            write_reproduction(found, Path(args.publish), vector=False)
+        everything.append(found)
+        for target, large in targets:
+            with writing(target):
+                write_reproduction(found, target, vector=large)
         if not args.json:
-            _say(found, folder)
-    pages = write_set(out) if everything else []
-    if args.publish and everything:
-        pages += write_set(Path(args.publish), html=False)
+            _say(found, out / found.figure.name)
+    pages = []
+    for target, large in targets if everything else ():
+        with writing(target):
+            pages += write_set(target, html=large)
     if args.json:
-        print(json.dumps({f.figure.name: [v.as_dict() for v in f.verdicts] for f, _ in everything}))
+        print(json.dumps({f.figure.name: [v.as_dict() for v in f.verdicts] for f in everything}))
     else:
         print("\n".join(f"page    {page}" for page in pages))
     if not can_draw():

@@ -10,7 +10,7 @@ from typing import Any
 from basil.many.cases import Case, CaseOutcome, case_of
 from basil.recipe.sweep_plan import Point
 from basil.record.callback import flat
-from basil.record.disk import replacing
+from basil.record.disk import replacing, writing
 
 TABLE = "sweep.csv"
 PARQUET = "sweep.parquet"
@@ -49,17 +49,19 @@ def write_table(rows: Sequence[dict[str, Any]], out: Path) -> list[Path]:
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    out.mkdir(parents=True, exist_ok=True)
     written = [out / TABLE]
-    with replacing(out / TABLE) as partial:
-        partial.write_text(text.getvalue(), encoding="utf-8")
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        with replacing(out / TABLE) as partial:
+            partial.write_text(text.getvalue(), encoding="utf-8")
     if find_spec("pyarrow") is not None:
         import pyarrow as pa
         from pyarrow import parquet
 
         # A key that has words beside numbers among its values is text throughout.
         table = {column: _alike([row.get(column) for row in rows]) for column in columns}
-        parquet.write_table(pa.table(table), out / PARQUET)
+        with writing(out):
+            parquet.write_table(pa.table(table), out / PARQUET)
         written.append(out / PARQUET)
     return written
 

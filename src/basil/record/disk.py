@@ -59,6 +59,15 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
         sync(path.parent)
 
 
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """A disk that does not take what is written here is said in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}") from error
+
+
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
     """A safetensors file.  A disk that does not take it is an OSError, as for any other file."""
     try:

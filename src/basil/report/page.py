@@ -15,6 +15,7 @@ from basil.attack import ATTACKS
 from basil.errors import UserError
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK
+from basil.record.disk import replacing, writing
 from basil.record.read import Run, find_runs, metrics_of
 from basil.report.anonymity import anonymity_figure
 from basil.report.curves import accuracy_figure, metric_figure, quantity_of, success_figure
@@ -76,8 +77,13 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
     runs = list(runs)
     if not runs:
         raise UserError("there is no run to report on")
+    with writing(out):
+        return _written(runs, Path(out), against)
+
+
+def _written(runs: list[Run], out: Path, against: str) -> ReportPaths:
     found = cases(runs)
-    figures = _Figures(Path(out) / "figures")
+    figures = _Figures(out / "figures")
     try:
         curve, quantity = accuracy_figure(runs, against=against), quantity_of(runs)
         curves = figures.add(quantity, curve, f"Test {quantity} over {against}")
@@ -119,9 +125,10 @@ def write_report(runs: Iterable[Run], out: Path, against: str = "rounds") -> Rep
         rings=[_ring(case, figures, place) for place, case in enumerate(_pictured(found), start=1)],
         details=[_details(case, run) for case in found for run in case.runs],
     )
-    page = Path(out) / PAGE
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8")
+    page = out / PAGE
+    out.mkdir(parents=True, exist_ok=True)
+    with replacing(page) as partial:
+        partial.write_text(text, encoding="utf-8")
     return ReportPaths(page, figures.written)
 
 
