@@ -1,6 +1,7 @@
 """One peer as its user sees it: the command, its logs and metrics, its folder; data of its own."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from basil.experiment import Simulation, local_node, set_up
 from basil.peer.members import authority
 from basil.peer.members.roster import load_roster, save_roster
 from basil.peer.run import peer as node
+from basil.peer.run.agreement import Alone
 from basil.peer.run.data_sharing import Sharing
 from basil.peer.run.local_ring import check_state
 from basil.peer.run.peer import Peer
@@ -106,6 +108,41 @@ def test_the_try_out_ends_with_a_run_that_report_reads(
     )
     assert again.returncode == 0
     assert (ring / "node-0/run/run.json").stat().st_mtime_ns > before
+
+
+def test_a_node_says_why_it_ends_in_lines_as_wide_as_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = "node 0 has waited 4 s for node 1: 1 of 2 are here, and it takes 2 to train."
+
+    def left_alone(_: Peer) -> None:
+        raise Alone(reason)
+
+    monkeypatch.setattr(Peer, "run", left_alone)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the command takes some over
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["node", "--dir", str(make_ring(tmp_path, 2) / "node-0")]) == 1
+    said = capsys.readouterr().err
+    assert max(map(len, said.splitlines())) <= 60
+    assert said.split() == f"basil: {reason}".split()
+
+
+@pytest.mark.slow
+def test_what_failed_nodes_said_is_shown_whole_in_lines_as_wide_as_the_terminal(
+    tmp_path: Path,
+) -> None:
+    ring = make_ring(tmp_path / "ring", 2)
+    words = [sys.executable, "-m", "basil", "peers", "up", "--dir", str(ring), "--quorum", "9"]
+    up = subprocess.run(
+        words, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "50"}
+    )
+    assert up.returncode == 2
+    sentence = "basil: --quorum 9: it must be from 1 to 2, as many as take part"
+    for i in (0, 1):
+        assert (ring / f"node-{i}/node.log").read_text() == f"{sentence}\n"
+        assert f"warning: node-{i} ended with 2: {sentence}" in " ".join(up.stderr.split())
+    lines = [line for line in up.stderr.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, lines)) <= 50
 
 
 @pytest.mark.slow

@@ -5,9 +5,12 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from basil.cli.say import complain, warn
 
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 ALONE = 1
@@ -122,10 +125,10 @@ def node(args: argparse.Namespace) -> int:
         try:
             summary = peer.run()
         except Alone as alone:  # not the input's fault: a service manager may try again
-            print(f"basil: {alone}", file=sys.stderr)
+            complain(f"basil: {alone}")
             return ALONE
     if summary is None:
-        print(f"stopped; go on with: basil node --dir {args.dir}", file=sys.stderr)
+        complain(f"stopped; go on with: basil node --dir {args.dir}")
         return STOPPED
     return 0
 
@@ -133,7 +136,6 @@ def node(args: argparse.Namespace) -> int:
 def up(args: argparse.Namespace) -> int:
     """basil peers up"""
     needs_peers()
-    from basil.cli import main
     from basil.errors import UserError
     from basil.peer.run.local_ring import ALL, LocalRing, check_state, drill, warm_up
     from basil.peer.run.merge import merge
@@ -146,7 +148,7 @@ def up(args: argparse.Namespace) -> int:
     shared = [f"--device={args.device}", f"--threads={args.threads}", *(["--twin"] * args.twin)]
     given = ("quorum",) if args.quorum is not None else ()
     shared += [f"--{name}={getattr(args, name)}" for name in (*SECONDS, *given)]
-    family = LocalRing(ring, main)
+    family = LocalRing(ring, _logged)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops it as Ctrl-C does
     try:
         family.start(
@@ -155,12 +157,12 @@ def up(args: argparse.Namespace) -> int:
         _watch(family)
     except KeyboardInterrupt:
         family.stop()
-        print(f"stopped; go on with: basil peers up --resume --dir {ring}", file=sys.stderr)
+        complain(f"stopped; go on with: basil peers up --resume --dir {ring}")
         return STOPPED
     finally:
         family.stop()
     for sentence in family.complaints():
-        print(f"warning: {sentence}", file=sys.stderr)
+        warn(sentence)
     if all(family.codes.values()):
         raise UserError(f"no node of {ring} came to its end")
     try:
@@ -172,6 +174,14 @@ def up(args: argparse.Namespace) -> int:
     print(as_text(results_table([run])))
     print(f"\nrun folder  {run.folder}\nreport      basil report {run.folder}")
     return 0
+
+
+def _logged(words: Sequence[str]) -> int:
+    """The command of a node whose output is a file, where a sentence is one line."""
+    from basil.cli import main
+
+    os.environ.pop("COLUMNS", None)
+    return main(words)
 
 
 def _watch(family: Any) -> None:
