@@ -31,7 +31,7 @@ def simulate_graph(
     byzantine: int = 0,
     absences: tuple[Absence, ...] = (),
 ) -> tuple[list[Turn], Simulator]:
-    """Run a scheme on a graph; `sends`: what liars send (None: nothing)."""
+    """Run a scheme on a graph; `sends`: what Byzantine nodes send (None: nothing)."""
     compute = problem.compute()
     n = len(problem.numbers)
     sends = sends or {}

@@ -83,7 +83,7 @@ def simulate_groups(
     absences: tuple[Absence, ...] = (),
     patience: float = 10.0,
 ) -> Story:
-    """Run a scheme on G rings in the order of the ids; `lies`: what liars make of their models."""
+    """Run a scheme on G rings in the order of the ids; `lies`: what nodes make of their models."""
     compute = problem.compute()
     n = len(problem.numbers)
     ring, grouping = Ring(range(n)), Grouping(tuple(range(n)), groups, fanout)

@@ -100,7 +100,7 @@ def plain_node(node: int, compute: Compute, **changes: Any) -> Node:
 def sender_of(
     value: float | None, place: Node, scheme: Callable[[Node], Protocol], start: int, layout: Layout
 ) -> Protocol:
-    """A liar whose models are this value throughout (None: it sends nothing)."""
+    """A Byzantine node whose models are this value throughout (None: it sends nothing)."""
 
     @declares()
     def constant(view: View) -> Tensor | None:
@@ -124,7 +124,7 @@ def simulate_quadratic(
     patience: float = 1000.0,
     defended: bool = True,
 ) -> list[Turn]:
-    """Run Basil (or R-plain) with the nodes in the order of their ids; `sends`: what liars send."""
+    """Run Basil (or R-plain) with nodes in the order of their ids; `sends`: by Byzantine nodes."""
     compute = problem.compute()
     n = len(problem.numbers)
     ring = Ring(range(n))

@@ -1,4 +1,4 @@
-"""Attacks by liars who know the rule: by hand, and against a literal twin."""
+"""Attacks by Byzantine nodes that know the rule: by hand, and against a literal twin."""
 
 import math
 import statistics
@@ -135,12 +135,12 @@ def test_edge_is_in_a_corner_of_the_next_benign_receivers_region(
     torch.testing.assert_close(away, torch.tensor(half_widths(seen, c)), atol=1e-5, rtol=1e-4)
 
 
-def test_among_liars_the_edge_is_honest() -> None:
+def test_among_byzantine_nodes_the_edge_is_honest() -> None:
     seen = view(benign={10: torch.zeros(D)}, receivers=(2, 3), colluders=frozenset({1, 2, 3}))
     assert torch.equal(ATTACKS["edge"](seen), seen.honest)  # type: ignore[arg-type]
 
 
-def test_all_liars_lean_the_same_way_in_every_round() -> None:
+def test_all_byzantine_nodes_lean_the_same_way_in_every_round() -> None:
     """On one machine or on several, which share nothing but the seed."""
     benign = [torch.zeros(D)]
     first = view(benign=benign, k=1)

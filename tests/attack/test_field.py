@@ -128,9 +128,9 @@ def test_mimics_copy_one_benign_node_and_all_the_same() -> None:
 
 
 def test_dissensus_by_hand() -> None:
-    """Receiver 10 at (0, 0), its benign neighbour 11 at (2, 0) with weight ¼, liars 1 and 2 with ½.
+    """Receiver 10 at (0, 0), its benign neighbour 11 at (2, 0) with weight ¼, Byzantine 1 and 2: ½.
 
-    0 − 2 · ¼ (2 − 0) / ½ = −2.  Receiver 11 hears from liar 1 alone: it is told where it is.
+    0 − 2 · ¼ (2 − 0) / ½ = −2.  Receiver 11 hears from node 1 of those: it is told where it is.
     """
     benign = {10: torch.tensor([0.0, 0.0]), 11: torch.tensor([2.0, 0.0])}
     weights = {10: {11: 0.25, 1: 0.25, 2: 0.25}, 11: {1: 1.0}}
@@ -327,19 +327,19 @@ def test_who_overfits_climbs_on_its_own_samples_and_descends_on_those_of_others(
         "coordinate": -1,
     }
     known = {"received": np.arange(20, 40), "private": np.arange(7, 10)}
-    liar = byzantine(scheme, ATTACKS["overfit-shared"], options, **known)
-    climb = next(liar)
+    adversary = byzantine(scheme, ATTACKS["overfit-shared"], options, **known)
+    climb = next(adversary)
     assert isinstance(climb, Train)
     assert climb.rate == -2.0
     assert [sorted(batch.indices.tolist()) for batch in climb.batches] == [[7, 8, 9]] * 2
-    descend = liar.send(torch.ones(1))
+    descend = adversary.send(torch.ones(1))
     assert isinstance(descend, Train)
     assert descend.rate == 2.0
     assert isinstance(descend.model, Tensor)
     assert torch.equal(descend.model, torch.ones(1))
     assert [len(batch) for batch in descend.batches] == [3] * 3
     assert {int(i) for batch in descend.batches for i in batch.indices} <= set(range(20, 40))
-    sent = liar.send(torch.full((1,), 5.0))
+    sent = adversary.send(torch.full((1,), 5.0))
     assert isinstance(sent, Send)
     assert isinstance(sent.body, Tensor)
     assert torch.equal(sent.body, torch.full((1,), 5.0))

@@ -63,7 +63,7 @@ def simulate(byzantine: frozenset[int], attack: str = "dissensus") -> dict[int, 
 def test_dissensus_keeps_everybody_to_himself(byzantine: set[int]) -> None:
     """With ε = 1 an average moves nobody: each node goes on from what it trained itself.
 
-    That needs the liars to see what all the others send in this very round, whoever comes first.
+    That needs the Byzantine nodes to see what all others send in this very round, whoever is first.
     """
     for node, values in simulate(frozenset(byzantine)).items():
         x, alone = 0.0, []
@@ -73,7 +73,7 @@ def test_dissensus_keeps_everybody_to_himself(byzantine: set[int]) -> None:
         assert values == pytest.approx(alone, abs=1e-5)
 
 
-def test_without_liars_they_agree() -> None:
+def test_without_byzantine_nodes_they_agree() -> None:
     found = simulate(frozenset())
     spread = [max(v) - min(v) for v in zip(*found.values(), strict=True)]
     assert spread == pytest.approx([2.0, 2.0, 2.0])  # ½ of the numbers' own, from one average

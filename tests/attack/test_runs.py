@@ -169,7 +169,7 @@ def test_a_run_may_stop_while_a_lie_is_tried_out(tmp_path: Path, scheme: str) ->
 def test_data_that_lies_now_and_then_is_honest_in_between() -> None:
     """Label flips in rounds 3 and 6: elsewhere the node draws from its own samples."""
     lab = set_up(recipe("betrayal", rounds=2, every=3, then="label-flip"))
-    liar = min(lab.participants.byzantine)
-    honest = {int(i) for i in lab.node_data.local[liar]}
-    own = [honest.issuperset(lab.node_data.samples(liar, k).tolist()) for k in range(1, 8)]
+    byzantine = min(lab.participants.byzantine)
+    honest = {int(i) for i in lab.node_data.local[byzantine]}
+    own = [honest.issuperset(lab.node_data.samples(byzantine, k).tolist()) for k in range(1, 8)]
     assert own == [True, True, False, True, True, False, True]

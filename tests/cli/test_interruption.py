@@ -63,7 +63,7 @@ def start_and_stop(folder, number, *words):
 @pytest.mark.parametrize(
     ("number", "attack"),
     [
-        pytest.param(signal.SIGINT, "stale", id="Ctrl-C"),  # liars have a memory, too
+        pytest.param(signal.SIGINT, "stale", id="Ctrl-C"),  # Byzantine nodes have a memory, too
         pytest.param(signal.SIGTERM, "gaussian", id="SIGTERM", marks=pytest.mark.slow),
     ],
 )

@@ -65,11 +65,11 @@ def test_each_silent_node_costs_one_patience_a_lap(away: tuple[int, ...]) -> Non
     assert shortest <= lap <= longest
 
 
-def test_a_row_of_liars_behind_an_absent_node() -> None:
-    """Appendix C's worst case: b = 2 liars in a row, then d = 1 absent node, then node 4.
+def test_a_row_of_byzantine_nodes_behind_an_absent_node() -> None:
+    """Appendix C's worst case: b = 2 Byzantine nodes in a row, then d = 1 absent node, then node 4.
 
     Multicast to b + d + 1 = 4, store b + 1 = 3: node 4 still hears from node 0, and takes its model
-    whenever nothing better than the liars' is stored.
+    whenever nothing better than the Byzantine nodes' is stored.
     """
     settings: dict[str, Any] = {
         "sends": {1: 1e6, 2: 1e6},
@@ -78,7 +78,7 @@ def test_a_row_of_liars_behind_an_absent_node() -> None:
     turns = ring(4, dropouts=1, **settings)
     chosen = [t.chosen for t in turns if t.node == 4 and t.round >= 2]
     assert chosen == [0, 0, 0]
-    # Without the extra reach node 4 hears of nobody but the liars and its own past.
+    # Without the extra reach node 4 hears of nobody but the Byzantine nodes and its own past.
     turns = ring(4, dropouts=0, **settings)
     assert all(t.chosen != 0 for t in turns if t.node == 4)
 

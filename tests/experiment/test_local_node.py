@@ -95,8 +95,8 @@ def test_what_a_node_offers_is_its_own_and_not_sensitive() -> None:
 def test_a_node_lies_as_it_is_told_whatever_the_recipe_says() -> None:
     settings = recipe(attack={"name": "gaussian"}, scheme={"name": "ubar"})
     everybody = set_up(settings).participants
-    liar, honest = min(everybody.byzantine), min(everybody.benign)
-    assert liar not in one(settings, liar).participants.byzantine
+    byzantine, honest = min(everybody.byzantine), min(everybody.benign)
+    assert byzantine not in one(settings, byzantine).participants.byzantine
     mine = one(settings, honest, AttackPart("label-flip", options={"source": -1, "target": -1}))
     assert mine.participants.byzantine == everybody.byzantine | {honest}
     assert mine.participants.graph == everybody.graph  # which all must agree on

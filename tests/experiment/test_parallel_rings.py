@@ -37,7 +37,7 @@ def joins(folder: Path) -> list[dict[str, str]]:
 
 
 def seed_with(cut: bool) -> dict[str, Any]:
-    """The first seed with which the liars, in a row, are the last two of a ring, or are not."""
+    """The first seed that puts the Byzantine nodes, in a row, last on a ring, or does not."""
     for seed in range(200):
         long = {"scheme": {"rounds": 12}, "learning": {"rate": 0.3}}
         found = {**tree(ring={"placement": "row"}, **long), "seed": seed}
@@ -48,8 +48,8 @@ def seed_with(cut: bool) -> dict[str, Any]:
 
 
 def test_the_event_of_proposition_5_and_its_record(tmp_path: Path) -> None:
-    """All of some S_g Byzantine: every benign node that chooses after them takes a liar's model,
-    and the run is lost.  The same liars elsewhere do no harm."""
+    """All of some S_g Byzantine: every benign node that chooses after them takes a Byzantine
+    model, and the run is lost.  The same Byzantine nodes elsewhere do no harm."""
     lost, saved = seed_with(cut=True), seed_with(cut=False)
     bad = Simulation(set_up(parse(lost))).run(tmp_path / "lost")
     good = Simulation(set_up(parse(saved))).run(tmp_path / "saved")
@@ -69,7 +69,7 @@ def test_the_event_of_proposition_5_and_its_record(tmp_path: Path) -> None:
     assert bad["accuracy"]["worst"] < 0.3 < 0.5 < good["accuracy"]["worst"]
 
 
-def test_liars_between_groups_are_honest_in_their_rings(tmp_path: Path) -> None:
+def test_byzantine_nodes_between_groups_are_honest_in_their_rings(tmp_path: Path) -> None:
     """Who lies in the aggregation alone is chosen in its ring, and not between groups."""
     stages = {"stages": ["aggregation", "multicast"]}
     settings = {"ring": {"byzantine": 3}, "attack": {"name": "gaussian", **stages}}

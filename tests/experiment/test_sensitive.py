@@ -118,7 +118,7 @@ def test_a_sensitive_sample_never_leaves(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nor_is_it_in_a_file_or_in_what_liars_work_with(
+def test_nor_is_it_in_a_file_or_in_what_byzantine_nodes_work_with(
     tmp_path: Path, monkeypatch: Any, way: str
 ) -> None:
     """The run folder, a checkpoint, and the bench of an attack that uses what was shared."""

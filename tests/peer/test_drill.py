@@ -27,7 +27,7 @@ POINTS = 0.03
 
 
 @pytest.mark.slow
-def test_sixteen_nodes_with_five_liars_and_two_killed_learn_as_the_simulator_says(
+def test_sixteen_nodes_with_five_byzantine_nodes_and_two_killed_learn_as_the_simulator_says(
     ring_of: Callable[..., Ring], tmp_path: Path
 ) -> None:
     nodes = set_up(parse(DRILL)).participants

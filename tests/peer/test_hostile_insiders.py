@@ -34,18 +34,18 @@ MIB = 1 << 20
 
 
 def test_two_models_for_one_round_are_a_proof_that_all_come_to_know(ring: Path) -> None:
-    with Peer(ring, 1) as b, Peer(ring, 2) as c, Peer(ring, 3) as d, Rogue(ring, 0) as liar:
-        one, other = liar.packed(5, model(1)), liar.packed(5, model(2))
-        assert liar.deliver(1, frames_of(*one)) == "taken"
-        assert "equivocation" in liar.deliver(1, frames_of(*other))
+    with Peer(ring, 1) as b, Peer(ring, 2) as c, Peer(ring, 3) as d, Rogue(ring, 0) as byzantine:
+        one, other = byzantine.packed(5, model(1)), byzantine.packed(5, model(2))
+        assert byzantine.deliver(1, frames_of(*one)) == "taken"
+        assert "equivocation" in byzantine.deliver(1, frames_of(*other))
         assert until(lambda: all(p.transport.evidence.excluded == {0} for p in (b, c, d)))
         for peer in (b, c, d):
             (proof,) = peer.transport.evidence.proofs
             assert {proof.first, proof.second} == {one[0], other[0]}
-            assert all(signed_by_sender(m, liar.roster) for m in (proof.first, proof.second))
-            later = frames_of(*liar.packed(6, model(3)))
+            assert all(signed_by_sender(m, byzantine.roster) for m in (proof.first, proof.second))
+            later = frames_of(*byzantine.packed(6, model(3)))
             node = peer.transport.identity.node
-            assert liar.deliver(node, later).startswith("PERMISSION_DENIED excluded")
+            assert byzantine.deliver(node, later).startswith("PERMISSION_DENIED excluded")
         assert b.rounds == [5]
         assert c.got == d.got == []
         c.transport.send((1, 3), STAGE, 1, model())  # the others go on
@@ -55,21 +55,21 @@ def test_two_models_for_one_round_are_a_proof_that_all_come_to_know(ring: Path) 
 
 def test_a_model_to_one_and_another_to_the_next_is_found_out(ring: Path) -> None:
     """Neither receiver has seen both; they compare what they heard."""
-    with Peer(ring, 1) as b, Peer(ring, 2) as c, Rogue(ring, 0) as liar:
-        assert liar.deliver(1, frames_of(*liar.packed(5, model(1)))) == "taken"
-        assert liar.deliver(2, frames_of(*liar.packed(5, model(2)))) == "taken"
+    with Peer(ring, 1) as b, Peer(ring, 2) as c, Rogue(ring, 0) as byzantine:
+        assert byzantine.deliver(1, frames_of(*byzantine.packed(5, model(1)))) == "taken"
+        assert byzantine.deliver(2, frames_of(*byzantine.packed(5, model(2)))) == "taken"
         assert until(lambda: b.transport.evidence.excluded == {0})
         assert until(lambda: c.transport.evidence.excluded == {0})
 
 
 def test_an_exclusion_survives_a_restart_and_reaches_who_was_away(ring: Path) -> None:
-    with Rogue(ring, 0) as liar:
+    with Rogue(ring, 0) as byzantine:
         with Peer(ring, 1):
-            liar.deliver(1, frames_of(*liar.packed(5, model(1))))
-            liar.deliver(1, frames_of(*liar.packed(5, model(2))))
+            byzantine.deliver(1, frames_of(*byzantine.packed(5, model(1))))
+            byzantine.deliver(1, frames_of(*byzantine.packed(5, model(2))))
         with Peer(ring, 1) as b, Peer(ring, 3) as late:
             assert b.transport.evidence.excluded == {0}
-            assert "excluded" in liar.deliver(1, frames_of(*liar.packed(6, model(1))))
+            assert "excluded" in byzantine.deliver(1, frames_of(*byzantine.packed(6, model(1))))
             assert until(lambda: late.transport.evidence.excluded == {0})
 
 
@@ -100,7 +100,7 @@ def test_a_false_proof_over_the_network_is_refused_and_counted(ring: Path) -> No
 
 
 def test_a_member_that_answers_with_rubbish_does_not_silence_the_others(ring: Path) -> None:
-    with Peer(ring, 1) as b, Peer(ring, 2) as c, Peer(ring, 3) as rude, Rogue(ring, 0) as liar:
+    with Peer(ring, 1) as b, Peer(ring, 2) as c, Peer(ring, 3) as rude, Rogue(ring, 0) as byzantine:
         asked = []
 
         def rubbish(sender: int, payload: bytes) -> bytes:
@@ -109,15 +109,15 @@ def test_a_member_that_answers_with_rubbish_does_not_silence_the_others(ring: Pa
 
         rude.transport.answers["roster"] = rubbish
         assert until(lambda: {1, 2} <= set(asked))
-        liar.deliver(1, frames_of(*liar.packed(5, model(1))))
-        liar.deliver(1, frames_of(*liar.packed(5, model(2))))
+        byzantine.deliver(1, frames_of(*byzantine.packed(5, model(1))))
+        byzantine.deliver(1, frames_of(*byzantine.packed(5, model(2))))
         assert until(lambda: c.transport.evidence.excluded == {0})
         assert b.transport._gossip._thread.is_alive()
 
 
 def test_a_proof_is_two_lines_and_comes_back(ring: Path) -> None:
-    with Rogue(ring, 0) as liar:
-        proof = Proof(liar.packed(5, model(1))[0], liar.packed(5, model(2))[0])
+    with Rogue(ring, 0) as byzantine:
+        proof = Proof(byzantine.packed(5, model(1))[0], byzantine.packed(5, model(2))[0])
     assert decode_proof(proof.encode()) == proof
 
 

@@ -1,4 +1,4 @@
-"""Deadlines, clocks and agreement: worked by hand, and against liars."""
+"""Deadlines, clocks and agreement: worked by hand, and against Byzantine nodes."""
 
 import json
 import threading
@@ -96,8 +96,8 @@ def test_old_suspicions_are_forgotten() -> None:
 def test_b_nodes_that_always_come_late_stretch_nothing_and_all_of_them_not_without_end() -> None:
     patience = Patience(Clock(), 1.0, turn=1.0, factor=1.0, byzantine=2)
     for k in range(1000):
-        for liar in (1, 2):
-            patience.wrong(liar, k)
+        for byzantine in (1, 2):
+            patience.wrong(byzantine, k)
     assert patience.seconds == 1.0
     for k in range(1000):
         for node in (1, 2, 3):

@@ -78,7 +78,7 @@ def test_a_ring_with_logs_and_metrics_for_machines(ring_of: Callable[..., Ring])
 def test_the_try_out_ends_with_a_run_that_report_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From nothing to a page; with a liar among them, as in the recipe."""
+    """From nothing to a page; with a Byzantine node among them, as in the recipe."""
     ring = tmp_path / "ring"
     recipe = to_toml(parse({**TINY, "attack": {"name": "gaussian"}}))
     authority.init(ring, recipe, [f"127.0.0.1:{port}" for port in free_ports(4)])
@@ -226,26 +226,26 @@ def test_sharing_goes_on_without_a_node_that_is_not_there(ring_of: Callable[...,
 
 
 @pytest.mark.slow
-def test_a_liar_that_says_two_things_is_found_out_and_not_listened_to(
+def test_a_byzantine_node_that_says_two_things_is_found_out_and_not_listened_to(
     ring_of: Callable[..., Ring],
 ) -> None:
     """Dissensus sends each receiver another model: a drill with proof."""
     more = {"ring": {"nodes": 5, "byzantine": 1, "connectivity": 4}, "scheme": {"rounds": 2000}}
     ring = ring_of({**TINY, **more})
-    liar = 1
-    ring.start_all(but=[liar])
-    ring.start(liar, "--attack", "dissensus")
-    others = [i for i in range(5) if i != liar]
+    byzantine = 1
+    ring.start_all(but=[byzantine])
+    ring.start(byzantine, "--attack", "dissensus")
+    others = [i for i in range(5) if i != byzantine]
 
     def status(i: int) -> dict[str, Any]:
         return json.loads((ring.node(i) / "status.json").read_text())
 
     ring.until_round(1)
-    ring.until(lambda: all(status(i)["excluded"] == [liar] for i in others))
+    ring.until(lambda: all(status(i)["excluded"] == [byzantine] for i in others))
     then = status(0)["round"]
     ring.until_round(then + 3)
-    assert all(liar in status(i)["missing"] for i in others)  # treated like a silent one
-    assert all(status(i)["selected"] != liar for i in others)
+    assert all(byzantine in status(i)["missing"] for i in others)  # treated like a silent one
+    assert all(status(i)["selected"] != byzantine for i in others)
 
 
 def test_a_node_that_crashed_while_it_shared_is_silent_there_and_trains_with_what_it_has(

@@ -20,19 +20,19 @@ def whats(shared: Shared, node: int) -> set[str]:
 
 
 @pytest.mark.parametrize("fault", CHEATS)
-@pytest.mark.parametrize("liar", range(5))
+@pytest.mark.parametrize("byzantine", range(5))
 @pytest.mark.parametrize("fault_round", [1, 2, 4])
-def test_a_cheat_neither_stops_the_cycle_nor_goes_unseen(fault, liar, fault_round) -> None:
-    shared = share(10, 2, 3, 2, faults={liar: fault}, fault_round=fault_round)
+def test_a_cheat_neither_stops_the_cycle_nor_goes_unseen(fault, byzantine, fault_round) -> None:
+    shared = share(10, 2, 3, 2, faults={byzantine: fault}, fault_round=fault_round)
     assert len(shared.outcomes) == 10  # all came to the end
     assert shared.seconds <= shared.table.end() + 0.1
-    sends = [p for p in shared.sent if p.sender == liar and p.round >= fault_round]
+    sends = [p for p in shared.sent if p.sender == byzantine and p.round >= fault_round]
     if sends or fault == "silent":
-        noticed = [i for i in range(10) if i != liar and shared.incidents(i)]
+        noticed = [i for i in range(10) if i != byzantine and shared.incidents(i)]
         acted = fault != "keeps-in" or any(p.round > 1 for p in sends)
         # In the dummy round the last two pass nothing on, and the first, if it keeps its last
         # batch in, is found out by node 1 as at any other time.
-        assert noticed or not acted or (fault_round == 4 and liar > 0)
+        assert noticed or not acted or (fault_round == 4 and byzantine > 0)
     for node in range(10):
         foreign = {i for x in shared.received(node) if x < PUBLIC for i in [x // 100]}
         assert node not in foreign

@@ -1,4 +1,4 @@
-"""What must hold for rings in parallel whatever their number, sizes, liars and absences."""
+"""What must hold for rings in parallel, whatever their number, sizes, lies and absences."""
 
 from collections import Counter
 from inspect import getgeneratorlocals
@@ -161,8 +161,8 @@ def test_numbers_only_ever_increase_and_everybody_finishes(
     away: tuple[int, int, str],
     returns: bool,
 ) -> None:
-    """With liars, silence and absence in any stage, fewer than S in all: no honest node says two
-    things under one number, nor goes back; and all that are there finish every round."""
+    """With Byzantine nodes, silence and absence in any stage, fewer than S in all: no honest node
+    says two things under one number, nor goes back; and all that are there finish every round."""
     N, rounds = len(case["numbers"]), 4
     node, leaves, stage = away
     byzantine = dict(list(byzantine.items())[: case["connectivity"] - 1 - (node < N)])
@@ -247,7 +247,7 @@ def test_the_calendar_reads_back_what_it_numbers(laps: int, joined: bool, k: int
     assert numbering.ring_round(-k) is None
 
 
-def test_what_a_liar_may_send_is_ignored() -> None:
+def test_what_a_byzantine_node_may_send_is_ignored() -> None:
     """Wrong stage, wrong round, no model, a stranger, twice: a node of S_2 keeps one of node 1."""
     problem = Quadratic((1.0,) * 6, x0=0.0)
     compute = problem.compute()

@@ -69,16 +69,16 @@ def test_r_plain_plus_by_hand() -> None:
     assert second[3] == pytest.approx((mean + 4) / 2)
 
 
-@pytest.mark.parametrize("liar", range(9))
-def test_models_times_1000_between_groups_move_nothing(liar: int) -> None:
+@pytest.mark.parametrize("byzantine", range(9))
+def test_models_times_1000_between_groups_move_nothing(byzantine: int) -> None:
     """Whoever it is: the others end where they would have if it had said nothing at all."""
     between = (AGGREGATION, MULTICAST)
-    loud = simulate_groups(PROBLEM, 3, 2, 2, lies={liar: times_1000}, stages=between)
-    quiet = simulate_groups(PROBLEM, 3, 2, 2, lies={liar: nothing}, stages=between)
-    assert {i: x for i, x in loud.held(1).items() if i != liar} == {
-        i: x for i, x in quiet.held(1).items() if i != liar
+    loud = simulate_groups(PROBLEM, 3, 2, 2, lies={byzantine: times_1000}, stages=between)
+    quiet = simulate_groups(PROBLEM, 3, 2, 2, lies={byzantine: nothing}, stages=between)
+    assert {i: x for i, x in loud.held(1).items() if i != byzantine} == {
+        i: x for i, x in quiet.held(1).items() if i != byzantine
     }
-    assert max(abs(x) for i, x in loud.held(2).items() if i != liar) <= 12
+    assert max(abs(x) for i, x in loud.held(2).items() if i != byzantine) <= 12
 
 
 def test_models_times_1000_nobody_would_have_taken_change_not_a_bit() -> None:

@@ -185,7 +185,7 @@ def test_streams_are_independent_of_each_other() -> None:
 
 
 def test_a_body_that_is_no_model_is_for_nobody() -> None:
-    """A liar may send a node of the ring what belongs to another protocol."""
+    """A Byzantine node may send a node of the ring what belongs to another protocol."""
     compute = Quadratic((1.0, 2.0, 3.0), x0=0.0).compute()
     member = basil(plain_node(2, compute))
     assert isinstance(next(member), Receive)

@@ -1,8 +1,8 @@
 """Algorithm 1 as a slow, literal twin: examples/algorithm1.py.
 
 It shares with the engine only what a paper would call the inputs: the data, the order, who lies,
-which samples a node draws, x⁰, and a liar's random numbers.  It must make the same choices and
-arrive at the same models, turn by turn.
+which samples a node draws, x⁰, and a Byzantine node's random numbers.  It must make the same
+choices and arrive at the same models, turn by turn.
 """
 
 from pathlib import Path

@@ -40,7 +40,7 @@ def test_two_rounds_by_hand() -> None:
     ]
 
 
-def test_a_liar_by_hand() -> None:
+def test_a_byzantine_node_by_hand() -> None:
     """Node 1 sends 100 in every turn.  It costs its own update, and nothing else.
 
     Round 1: node 0 -> 4.  Node 1 sends 100.  Node 2 stores {100, 4}: takes 4 -> 2.

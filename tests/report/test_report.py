@@ -239,7 +239,9 @@ def test_ring_and_distance_of_any_size_and_of_nodes_that_never_chose(
             assert imread(png).std() > 0
 
 
-def test_believed_lies_stand_out_and_the_choices_of_liars_do_not_count(tmp_path: Path) -> None:
+def test_believed_lies_stand_out_and_the_choices_of_byzantine_nodes_do_not_count(
+    tmp_path: Path,
+) -> None:
     choices = ((1, 3, 2), (1, 4, 3), (2, 4, 3), (1, 5, 4), (1, 2, 1))
     figure = ring_figure(read_run(write_run(tmp_path / "run", choices=choices)))
     red = [patch for patch in figure.axes[0].patches if to_rgb(patch.get_edgecolor())[0] > 0.5]
@@ -329,7 +331,7 @@ def test_no_more_rings_than_a_page_can_bear(
 def test_a_headline_counts_what_it_cannot_list(tmp_path: Path) -> None:
     for scheme in range(7):
         write_run(tmp_path / f"{scheme}", scheme=f"scheme_{scheme}", attack="none", choices=())
-    write_run(tmp_path / "liar", scheme="scheme_0", choices=())
+    write_run(tmp_path / "byzantine", scheme="scheme_0", choices=())
     page = write_report(find_runs([tmp_path]), tmp_path / "out").page.read_text()
     assert "<h1>7 schemes: no attack and Gaussian</h1>" in page
 

@@ -52,7 +52,7 @@ def test_weights_leave_something_for_oneself(n: int, seed: int, weights: str) ->
         assert all(rows[j][i] == w for i, row in enumerate(rows) for j, w in row.items())
 
 
-def test_erdos_renyi_has_its_probability_and_no_edge_among_liars() -> None:
+def test_erdos_renyi_has_its_probability_and_no_edge_among_byzantine_nodes() -> None:
     """App. H-B: 0.4 between benign nodes, and between benign and Byzantine ones."""
     who = people(100, 33)
     graph = as_networkx(build_graph("erdos-renyi", who, 1, {"p": 0.4}))
@@ -125,8 +125,8 @@ def test_wrong_parameters_are_said(name: str, options: Any, n: int, sentence: st
         build_graph(name, Population(tuple(range(n))), 0, options)
 
 
-def test_a_liar_that_cuts_the_lattice_is_said() -> None:
-    """With k = 1 two liars cut the ring, and no other draw would help."""
+def test_a_byzantine_node_that_cuts_the_lattice_is_said() -> None:
+    """With k = 1 two Byzantine nodes cut the ring, and no other draw would help."""
     who = Population(tuple(range(8)), frozenset({0, 4}))
     with pytest.raises(UserError, match=r"benign nodes are not connected.*another graph"):
         build_graph("ring-lattice", who, 0, {"k": 1})
