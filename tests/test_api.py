@@ -1,6 +1,7 @@
 """`import basil`: the public names, and one's own network, loss and data on the ring."""
 
 import copy
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ from torch import Tensor, nn
 import basil
 from basil.experiment import Custom, Hooks, Interrupted, Simulation, set_up
 from basil.recipe import parse
+
+
+@pytest.mark.parametrize("name", ["run", "resume", "compare", "sweep", "report", "plan"])
+def test_what_the_commands_do_is_a_function(name: str) -> None:
+    assert inspect.isfunction(getattr(basil, name))
 
 
 def test_public_names() -> None:

@@ -50,7 +50,7 @@ def test_the_wheel_is_fit_to_be_published_and_works_without_the_repository(tmp_p
         names = file.namelist()
         [metadata] = [name for name in names if name.endswith("/METADATA")]
         said = file.read(metadata).decode()
-    assert {"basil/recipes/demo.toml", "basil/py.typed", "basil/report/page.html.j2"} <= {*names}
+    assert {"basil/recipes/demo.toml", "basil/py.typed", "basil/reporting/page.html.j2"} <= {*names}
     assert {name.split("/")[0] for name in names} == {"basil", metadata.split("/")[0]}
     for line in ("Author: The Basil authors", "License-Expression: Apache-2.0"):
         assert f"\n{line}\n" in said
@@ -72,5 +72,6 @@ def test_the_wheel_is_fit_to_be_published_and_works_without_the_repository(tmp_p
     out = done(command, "run", "demo", "-s", "scheme.rounds=2", "--out", "runs/first", **where)
     assert "Gaussian" in out
     assert (tmp_path / "runs/first/summary.json").exists()
+    assert "report.html" in done(command, "report", "runs/first", **where)  # with its templates
     code = "import basil; print(basil.__file__)"
     assert done(home / "bin/python", "-c", code, **where).startswith(str(home))

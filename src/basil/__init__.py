@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from basil import register, testing, theory
-    from basil.api import Result, compare, load_models, plan, resume, run, sweep
+    from basil.api import Result, compare, load_models, plan, report, resume, run, sweep
     from basil.attack import Attack, DataAttack, View, declares
     from basil.data import Dataset, Samples, from_samples
     from basil.errors import UserError
     from basil.protocol import requests
     from basil.protocol.node import Node
     from basil.protocol.rules import Candidates, Choice
-    from basil.report import report
     from basil.topology import Graph, Population
 
 __version__ = "0.1.0"
@@ -63,7 +62,6 @@ _HOMES = {
 }
 _MODULES = {
     "register": "basil.register",
-    "report": "basil.report",  # which can be called
     "requests": "basil.protocol.requests",
     "testing": "basil.testing",
     "theory": "basil.theory",

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
@@ -30,9 +30,12 @@ from basil.record.run_folder import clear
 from basil.result import Result, load_models
 from basil.theory import PartTimes, Plan, Setting, make_plan
 
+if TYPE_CHECKING:
+    from basil.reporting import ReportPaths
+
 Changes = Mapping[str, Any]
 
-__all__ = ["Result", "compare", "load_models", "plan", "resume", "run", "sweep"]
+__all__ = ["Result", "compare", "load_models", "plan", "report", "resume", "run", "sweep"]
 
 
 def run(
@@ -162,6 +165,24 @@ def sweep(
     rows = tidy(points, _carry_out(sweep_cases(points, Path(out)), where), Path(out))
     write_table(rows, Path(out))
     return rows
+
+
+def report(
+    folder: str | Path,
+    *more: str | Path,
+    out: str | Path | None = None,
+    against: Literal["rounds", "megabytes", "seconds"] = "rounds",
+) -> "ReportPaths":
+    """Write one page and figures about all runs in these folders, as `basil report` does.
+
+    out: where to write; by default into the first of them.
+    against: what curves are drawn over, "rounds", "megabytes" or "seconds" of the virtual clock.
+
+    >>> basil.report("runs/compared").page                           # doctest: +SKIP
+    """
+    from basil.reporting.page import runs_below, write_report  # matplotlib takes a second to import
+
+    return write_report(runs_below([folder, *more]), Path(out or folder), against)
 
 
 def plan(

@@ -13,7 +13,7 @@ from basil.record.read import read_run
 from basil.record.run_folder import MODELS
 
 if TYPE_CHECKING:
-    from basil.report.plots import Figure
+    from basil.reporting.plots import Figure
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Result:
 
         metric: "loss", or one that the run was asked for, instead.
         """
-        from basil.report import accuracy_figure, metric_figure  # matplotlib takes a second
+        from basil.reporting import accuracy_figure, metric_figure  # matplotlib takes a second
 
         runs = [read_run(self.folder)]
         if metric == "accuracy":  # or the loss of a regression
@@ -72,7 +72,7 @@ class Result:
         return metric_figure(runs, metric, against)
 
     def _repr_html_(self) -> str:
-        from basil.report.page import as_html
+        from basil.reporting.page import as_html
 
         return as_html([read_run(self.folder)])
 

@@ -13,8 +13,8 @@ from basil.experiment import Hooks, Interrupted, Simulation, resume, set_up
 from basil.protocol.rules import RULES
 from basil.recipe import parse, to_tree
 from basil.record.read import read_run
-from basil.report import write_report
-from basil.report.results_table import results_table
+from basil.reporting import write_report
+from basil.reporting.results_table import results_table
 
 from ring_helpers import StopAfter, files_of_run
 

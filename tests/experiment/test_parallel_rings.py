@@ -14,8 +14,8 @@ from basil.experiment import Simulation, set_up
 from basil.experiment.participants import gather
 from basil.recipe import parse, warnings
 from basil.record.read import read_run
-from basil.report.plots import distance_figure
-from basil.report.results_table import results_table
+from basil.reporting.plots import distance_figure
+from basil.reporting.results_table import results_table
 
 
 def tree(**more: Any) -> dict[str, Any]:

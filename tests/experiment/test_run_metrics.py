@@ -24,7 +24,7 @@ from basil.learning.metrics import METRICS
 from basil.recipe import code_of, fingerprint, load, parse, to_toml, to_tree
 from basil.record.callback import flat
 from basil.record.read import read_run
-from basil.report.results_table import result_rows, results_table
+from basil.reporting.results_table import result_rows, results_table
 
 from other_package import DOCUMENT, block
 

@@ -7,8 +7,8 @@ import pytest
 
 from basil.errors import UserError
 from basil.record.read import find_runs
-from basil.report import write_report
-from basil.report.anonymity import anonymity_figure
+from basil.reporting import write_report
+from basil.reporting.anonymity import anonymity_figure
 
 from fake_runs import write_run
 

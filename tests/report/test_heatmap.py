@@ -12,8 +12,8 @@ from matplotlib.image import imread
 
 from basil.errors import UserError
 from basil.record.read import Run, find_runs, read_run
-from basil.report import heatmap_figure, save, write_report
-from basil.report.heatmap import Entry, grid, ink_on
+from basil.reporting import heatmap_figure, save, write_report
+from basil.reporting.heatmap import Entry, grid, ink_on
 
 from fake_runs import write_run
 

@@ -15,7 +15,7 @@ from matplotlib.image import imread
 from basil.errors import UserError
 from basil.protocol.schemes import SCHEMES
 from basil.record.read import Run, find_runs, read_run
-from basil.report import (
+from basil.reporting import (
     accuracy_figure,
     as_text,
     distance_figure,
@@ -24,7 +24,7 @@ from basil.report import (
     save,
     write_report,
 )
-from basil.report.results_table import result_rows
+from basil.reporting.results_table import result_rows
 
 from fake_runs import RECIPE, write_run
 
@@ -139,7 +139,7 @@ def test_text_is_aligned() -> None:
 
 
 def test_the_table_does_without_matplotlib() -> None:
-    code = "import sys, basil.report.results_table; print('matplotlib' in sys.modules)"
+    code = "import sys, basil.reporting.results_table; print('matplotlib' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert answer.stdout.strip() == "False"
 
@@ -321,7 +321,7 @@ def test_a_page_about_a_run_that_has_just_begun(tmp_path: Path) -> None:
 def test_no_more_rings_than_a_page_can_bear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("basil.report.page.MOST_RINGS", 2)
+    monkeypatch.setattr("basil.reporting.page.MOST_RINGS", 2)
     for number in range(3):
         write_run(tmp_path / f"{number}", attack=f"attack_{number}")
     report = write_report(find_runs([tmp_path]), tmp_path / "out")

@@ -7,11 +7,11 @@ import pytest
 
 from basil.recipe.figure import Curve, Expectation, Figure, Panel
 from basil.record.read import read_run
-from basil.report.curves import panels_figure
-from basil.report.reproduction import Reproduction, write_reproduction
-from basil.report.reproductions import write_set
-from basil.report.run_groups import RunGroup
-from basil.report.verdict import Traced, verdicts
+from basil.reporting.curves import panels_figure
+from basil.reporting.reproduction import Reproduction, write_reproduction
+from basil.reporting.reproductions import write_set
+from basil.reporting.run_groups import RunGroup
+from basil.reporting.verdict import Traced, verdicts
 
 from fake_runs import write_run
 

@@ -31,7 +31,7 @@ from basil.record.callback import named
 from basil.record.progress_bar import on_terminal, run_bar
 from basil.record.provenance import of_other_code
 from basil.record.read import Run, read_run
-from basil.report.results_table import as_text, results_table
+from basil.reporting.results_table import as_text, results_table
 from basil.text import aligned, width
 
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
@@ -89,7 +89,7 @@ def compare(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     """basil report DIR …"""
-    from basil.report.page import runs_below  # matplotlib takes a second to import
+    from basil.reporting.page import runs_below  # matplotlib takes a second to import
 
     runs = runs_below(args.folders)
     out = Path(args.out) if args.out else Path(args.folders[0])
@@ -133,7 +133,7 @@ def data_where(args: argparse.Namespace) -> int:
 
 
 def _report(runs: list[Run], out: Path, against: str = "rounds") -> str:
-    from basil.report import write_report  # matplotlib takes a second to import
+    from basil.reporting import write_report  # matplotlib takes a second to import
 
     paths = write_report(runs, out, against)
     # Those that show all runs; rings are for the page.

@@ -139,7 +139,7 @@ def up(args: argparse.Namespace) -> int:
     from basil.errors import UserError
     from basil.peer.run.local_ring import ALL, LocalRing, check_state, drill, warm_up
     from basil.peer.run.merge import merge
-    from basil.report.results_table import as_text, results_table
+    from basil.reporting.results_table import as_text, results_table
 
     ring = Path(args.dir)
     check_state(ring, args.resume, args.fresh)
@@ -220,7 +220,7 @@ def status(args: argparse.Namespace) -> int:
 
     needs_peers()
     from basil.peer.run.status import HEADER, node_folders, read, revoked_in, rows
-    from basil.report.results_table import as_text
+    from basil.reporting.results_table import as_text
 
     folders = node_folders(Path(args.dir))
     found, revoked = [read(folder) for folder in folders], revoked_in(Path(args.dir))

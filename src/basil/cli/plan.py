@@ -246,7 +246,7 @@ def _bytes(count: int) -> str:
 
 
 def _figures(plan: Plan, folder: Path) -> list[Path]:
-    from basil.report.plan_figures import write_figures  # matplotlib takes a second to import
+    from basil.reporting.plan_figures import write_figures  # matplotlib takes a second to import
 
     try:
         return write_figures(plan, folder)

@@ -49,8 +49,8 @@ def reproduce(args: argparse.Namespace) -> int:
     from basil.many.figures import lacking_data, plan_figure, reproduction
     from basil.recipe.figure import figures, load_figure
     from basil.record.disk import writing
-    from basil.report.reproduction import can_draw, write_reproduction
-    from basil.report.reproductions import write_set
+    from basil.reporting.reproduction import can_draw, write_reproduction
+    from basil.reporting.reproductions import write_set
 
     if args.list:
         return _list(args.json)

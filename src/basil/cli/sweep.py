@@ -35,7 +35,7 @@ def sweep(args: argparse.Namespace) -> int:
     from basil.many.sweep import sweep_cases, tidy, write_table
     from basil.recipe.sweep_plan import load_sweep
     from basil.record.read import read_run
-    from basil.report.results_table import as_text, results_table
+    from basil.reporting.results_table import as_text, results_table
 
     if args.address is not None and args.engine != "ray":
         raise UserError(f"--address {args.address}: it goes with --engine ray")

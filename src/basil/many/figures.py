@@ -13,8 +13,8 @@ from basil.recipe.figure import Drawn, Figure, drawn
 from basil.record.provenance import surroundings
 from basil.record.read import read_run
 from basil.record.run_folder import FACTS
-from basil.report.reproduction import Reproduction
-from basil.report.verdict import Traced, verdicts
+from basil.reporting.reproduction import Reproduction
+from basil.reporting.verdict import Traced, verdicts
 
 RUNS = "runs"  # below the folder of all figures: what two of them need is run once
 

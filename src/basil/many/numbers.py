@@ -8,7 +8,7 @@ from basil import theory
 from basil.errors import UserError
 from basil.experiment.calibrate import calibrate
 from basil.recipe.figure import Figure, Number
-from basil.report.verdict import AGREES, DIFFERS, Verdict
+from basil.reporting.verdict import AGREES, DIFFERS, Verdict
 from basil.table import nearest
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

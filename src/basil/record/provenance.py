@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 PACKAGE = Path(__file__).resolve().parents[1]
-NO_SAY = ("cli", "report")
+NO_SAY = ("cli", "reporting")
 """What of the package has none in the outcome of a run.  All else counts, what is new as well."""
 
 

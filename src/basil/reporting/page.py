@@ -17,12 +17,12 @@ from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK
 from basil.record.disk import replacing, writing
 from basil.record.read import Run, find_runs, metrics_of
-from basil.report.anonymity import anonymity_figure
-from basil.report.curves import accuracy_figure, metric_figure, quantity_of, success_figure
-from basil.report.heatmap import heatmap_figure
-from basil.report.plots import Figure, as_png, distance_figure, ring_figure, save
-from basil.report.results_table import MISSING, NAMES, header, result_rows
-from basil.report.run_groups import (
+from basil.reporting.anonymity import anonymity_figure
+from basil.reporting.curves import accuracy_figure, metric_figure, quantity_of, success_figure
+from basil.reporting.heatmap import heatmap_figure
+from basil.reporting.plots import Figure, as_png, distance_figure, ring_figure, save
+from basil.reporting.results_table import MISSING, NAMES, header, result_rows
+from basil.reporting.run_groups import (
     ATTACK_TITLES,
     SCHEME_TITLES,
     RunGroup,

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from basil.errors import UserError
 from basil.record.read import Run
-from basil.report.plots import BLUE, INK, ORANGE, STYLE, VERMILLION, Figure
+from basil.reporting.plots import BLUE, INK, ORANGE, STYLE, VERMILLION, Figure
 
 MOST_PANELS = 6
 COUNTS: dict[str, tuple[str, str, Any]] = {

@@ -18,9 +18,9 @@ from typing import Any
 
 from basil.recipe.figure import Figure
 from basil.record.run_folder import write_json
-from basil.report.results_table import mean_and_spread
-from basil.report.run_groups import RunGroup
-from basil.report.verdict import Traced, Verdict
+from basil.reporting.results_table import mean_and_spread
+from basil.reporting.run_groups import RunGroup
+from basil.reporting.verdict import Traced, Verdict
 
 FACTS, README, CURVES, PICTURE = "reproduction.json", "README.md", "curves.csv", "figure"
 METRICS = ("worst", "mean")
@@ -80,8 +80,8 @@ def write_reproduction(found: Reproduction, out: Path, vector: bool = True) -> P
 
 
 def _draw(found: Reproduction, folder: Path, vector: bool) -> None:
-    from basil.report.curves import panels_figure
-    from basil.report.plots import save
+    from basil.reporting.curves import panels_figure
+    from basil.reporting.plots import save
 
     figure = found.figure
     titles = {

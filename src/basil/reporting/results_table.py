@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from basil.record.read import Run, metrics_of
-from basil.report.run_groups import RunGroup, cases, group
+from basil.reporting.run_groups import RunGroup, cases, group
 from basil.text import as_text as as_text  # what prints a table imports both
 from basil.text import duration
 

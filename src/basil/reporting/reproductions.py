@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from basil.recipe.figure import rank
-from basil.report.reproduction import FACTS, PICTURE, README, read_facts, verdict_lines
-from basil.report.verdict import AGREES, DIFFERS
+from basil.reporting.reproduction import FACTS, PICTURE, README, read_facts, verdict_lines
+from basil.reporting.verdict import AGREES, DIFFERS
 
 PAGE = "index.html"
 
@@ -53,7 +53,7 @@ def _markdown(found: list[tuple[Path, dict[str, Any]]]) -> str:
 
 
 def _html(found: list[tuple[Path, dict[str, Any]]]) -> str:
-    from basil.report.page import inline, template
+    from basil.reporting.page import inline, template
 
     entries = []
     for folder, facts in found:

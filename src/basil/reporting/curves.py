@@ -12,8 +12,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from basil.errors import UserError
 from basil.record.read import Run, metrics_of
-from basil.report.plots import COLOURS, FAINT, INK, ROUND_STEPS, STYLE, Figure
-from basil.report.run_groups import RunGroup, cases, group, scheme_name, setting
+from basil.reporting.plots import COLOURS, FAINT, INK, ROUND_STEPS, STYLE, Figure
+from basil.reporting.run_groups import RunGroup, cases, group, scheme_name, setting
 
 # With 14 colours, 280 lines before a combination of colour, marker and dash returns.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from basil.errors import UserError
 from basil.record.read import Run
-from basil.report.plots import FAINT, INK, STYLE, Figure
-from basil.report.results_table import MISSING, mean_and_spread, measured
-from basil.report.run_groups import cases, group, setting
+from basil.reporting.plots import FAINT, INK, STYLE, Figure
+from basil.reporting.results_table import MISSING, mean_and_spread, measured
+from basil.reporting.run_groups import cases, group, setting
 
 FEWEST = 2  # schemes, and attacks: below that a row of the table says it as well
 COLOURS = "viridis"  # perceptually uniform, and read alike by colour-blind readers

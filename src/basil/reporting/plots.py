@@ -22,7 +22,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from basil.record.read import OWN, Run
-from basil.report.run_groups import setting
+from basil.reporting.run_groups import setting
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#AA4499"
 ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#222222"

@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from basil.report.plots import BLUE, FAINT, GREEN, STYLE, VERMILLION, Figure, save
+from basil.reporting.plots import BLUE, FAINT, GREEN, STYLE, VERMILLION, Figure, save
 from basil.theory import smallest_connectivity
 from basil.theory.planner import Plan, failure_curve
 

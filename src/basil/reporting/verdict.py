@@ -7,7 +7,7 @@ from typing import Any
 
 from basil.recipe.figure import Expectation, Figure
 from basil.record.read import Run
-from basil.report.results_table import mean_and_spread
+from basil.reporting.results_table import mean_and_spread
 
 AGREES, DIFFERS, UNFINISHED = "agrees", "differs", "not finished"
 COST = {"rounds": "round", "seconds": "virtual_seconds", "megabytes": "bytes"}
