@@ -209,15 +209,10 @@ class Recipe:
     @property
     def reach(self) -> int:
         """S + d: to how many successors a model is sent (Appendix C)."""
-        dropouts = self.ring.dropouts
-        if dropouts is None:
-            dropouts = _most_away(self.ring.events)
+        dropouts, events = self.ring.dropouts, self.ring.events
+        if dropouts is None:  # as many as are away at the same time
+            dropouts = max((away_in(e.leaves, events) for e in events), default=0)
         return min(self.connectivity + dropouts, self.ring_size - 1)
-
-
-def _most_away(events: tuple[Event, ...]) -> int:
-    """The largest number of nodes that are away at the same time."""
-    return max((away_in(e.leaves, events) for e in events), default=0)
 
 
 def away_in(k: int, events: tuple[Event, ...]) -> int:
