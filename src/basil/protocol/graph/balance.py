@@ -4,11 +4,11 @@ import math
 
 from torch import Tensor
 
-from basil.errors import UserError
 from basil.protocol.graph.aggregate import mean_within
 from basil.protocol.graph.graph_round import RoundInput, Step, gossip, share
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
+from basil.protocol.rules.freshest import non_negative
 
 
 def balance(node: Node, *, gamma: float = 0.3, kappa: float = 1.0, alpha: float = 0.5) -> Protocol:
@@ -18,9 +18,8 @@ def balance(node: Node, *, gamma: float = 0.3, kappa: float = 1.0, alpha: float 
     (one's own if there is none), then eq. (2) from there.
     """
     share(alpha, "alpha")
-    for name, value in (("gamma", gamma), ("kappa", kappa)):
-        if value < 0:
-            raise UserError(f"scheme.{name} = {value}: it must be 0 or more")
+    non_negative(gamma, "gamma")
+    non_negative(kappa, "kappa")
 
     def scheme(heard: RoundInput) -> Step:
         fraction = gamma * math.exp(-kappa * heard.round / node.rounds)
