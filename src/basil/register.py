@@ -10,11 +10,11 @@ What such a function takes and returns: docs/start/extending.md.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from basil.attack import ATTACKS, Attack, DataAttack, declares
 from basil.attack.data import Poison
-from basil.attack.view import Lie, Trial
+from basil.attack.view import Declared, Lie, Trial
 from basil.data import DATASETS, PARTITIONS
 from basil.errors import UserError
 from basil.learning.metrics import HIGHER, METRICS
@@ -29,7 +29,9 @@ from basil.topology import GRAPHS, WEIGHTS
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def attack(name: str, **declared: Any) -> Callable[[Callable[..., Lie | Trial]], Attack]:
+def attack(
+    name: str, **declared: Unpack[Declared]
+) -> Callable[[Callable[..., Lie | Trial]], Attack]:
     """An attack on what is sent, (view, *, options) -> Lie; the keywords as of `declares`."""
     declare = declares(**declared)
     return lambda function: ATTACKS.register(name, declare(function))

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -127,6 +127,16 @@ class Attack:
         return (yield from made) if isinstance(made, Generator) else made
 
 
-def declares(**declared: Any) -> Callable[[Callable[..., Lie | Trial]], Attack]:
+class Declared(TypedDict, total=False):
+    """What can be said of an attack: the fields of `Attack` besides its function."""
+
+    omniscient: bool
+    trains: bool
+    start: int
+    work: Work | None
+    needs_sharing: bool
+
+
+def declares(**declared: Unpack[Declared]) -> Callable[[Callable[..., Lie | Trial]], Attack]:
     """Make an `Attack` of a function; the keywords are those of its fields."""
     return lambda function: Attack(function, **declared)
