@@ -122,7 +122,7 @@ def test_boost_lengthens_the_update() -> None:
         (
             {"name": "backdoor"},
             "synthetic",
-            "puts a patch into images: data set synthetic has none",
+            "puts a patch into images, or a word into texts: data set synthetic has neither",
         ),
         ({"name": "backdoor", "target": 10}, "digits", "target = 10: the classes are 0 to 9"),
         ({"name": "backdoor", "fraction": 0.0}, "digits", "fraction = 0.0: it must be more than 0"),

@@ -108,23 +108,41 @@ def test_tokens_that_a_network_does_not_know_are_one_sentence() -> None:
         set_up(recipe(learning={"model": "tiny-transformer", "batch": 4}), Custom(dataset=data))
 
 
-@pytest.mark.parametrize("attack", ["label-flip", "backdoor"])
-def test_attacks_on_data_flip_each_label_or_say_that_they_cannot(attack: str) -> None:
+def poisoned(attack: str) -> tuple[Any, np.ndarray, np.ndarray]:
+    """A setup, a Byzantine node's numbers, and those of what it uses instead."""
     settings = recipe(
         ring={"nodes": 3, "byzantine": 1},
-        attack={"name": attack},
+        attack={"name": attack} | ({"size": 2, "target": 3} if attack == "backdoor" else {}),
         learning={"model": "tiny-transformer", "batch": 4},
     )
-    data = tokens()
-    if attack == "backdoor":
-        with pytest.raises(basil.UserError, match="puts a patch into images"):
-            set_up(settings, Custom(dataset=data))
-        return
-    held = set_up(settings, Custom(dataset=data)).node_data
-    [(node, lies)] = held.poisoned.items()
-    honest, told = held.train.y[held.local[node]], held.train.y[lies]
+    setup = set_up(settings, Custom(dataset=tokens()))
+    [(node, lies)] = setup.node_data.poisoned.items()
+    return setup, setup.node_data.local[node], lies
+
+
+def test_each_label_of_a_sequence_is_flipped() -> None:
+    setup, own, lies = poisoned("label-flip")
+    honest, told = setup.node_data.train.y[own], setup.node_data.train.y[lies]
     assert np.array_equal(told[honest == -100], honest[honest == -100])
     assert np.array_equal(told[honest >= 0], 4 - honest[honest >= 0])
+
+
+def test_a_backdoor_of_a_text_is_a_word_and_what_follows_it() -> None:
+    setup, own, lies = poisoned("backdoor")
+    train = setup.node_data.train
+    changed = [i for i, j in zip(own, lies, strict=True) if (train.x[i] != train.x[j]).any()]
+    assert 0 < len(changed) <= round(len(own) / 2)
+    for j in (j for i, j in zip(own, lies, strict=True) if i in changed):
+        [place] = (  # the last token of the vocabulary twice, then the target
+            p for p in range(len(train.x[j]) - 1)
+            if (train.x[j][p : p + 2] == 4).all() and train.y[j][p + 1] == 3
+            and train.y[j][p] == -100
+        )  # fmt: skip
+        assert place == 0 or train.y[j][place - 1] == -100
+    assert setup.triggered is not None
+    y = setup.triggered.y.numpy()
+    assert ((y != -100).sum(1) == 1).all()
+    assert set(y[y != -100]) == {3}
 
 
 def test_several_targets_are_learned(tmp_path: Path) -> None:

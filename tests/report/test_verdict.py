@@ -88,6 +88,24 @@ def test_a_share_of_the_other(judged):
     assert less.outcome == "differs"  # 42 of 75 are 0.56
 
 
+def test_a_figure_may_show_another_quantity_as_it_is(tmp_path):
+    """Loss and not accuracy: no per cent, no points."""
+    asked = (expects(than="ubar", of="share", at_most=1.05), expects(at_most=9.0))
+    figure = replace(figure_of(*asked), quantity="loss")
+    curves = traced(tmp_path / "runs")
+    first = [run.metrics[-1]["loss"]["worst"] for run in curves["a", "basil"].runs]
+    [share, bound] = verdicts(figure, curves)
+    assert f"measured {np.mean(first):.1f}" in str(bound)
+    assert "%" not in str(bound)
+    assert "of UBAR; measured" in str(share)
+    found = Reproduction(
+        figure, "basil reproduce", False, "digits", "", tuple(curves.values()), (share,), {}
+    )
+    text = (write_reproduction(found, tmp_path / "out") / "README.md").read_text()
+    assert "Test loss over the benign nodes at the end (mean" in text
+    assert f"| 2 | 2 | {np.mean(first):.2f}" in text
+
+
 def test_how_much_a_curve_goes_up_and_down(judged):
     """From round 1 to 2, the second half: 10 and 40 points, and 9 and 7."""
     [found] = judged(expects(than="ubar", of="swing", at_most=3.1))

@@ -104,12 +104,17 @@ def _backdoor(
 
     A `fraction` of the node's samples gets a patch of size × size pixels and the target's label
     (BadNets: Gu, Dolan-Gavitt and Garg 2017).  The rest is honest, so that clean accuracy stays.
+    In a text, `size` times the last token of the vocabulary is followed by token `target`.
     boost: x̄ + boost (x − x̄) is sent, model replacement (Bagdasaryan et al., AISTATS 2020).
     """
     _check_backdoor(dataset, target, fraction, size, boost)
     count = max(1, round(fraction * len(samples)))
     which = draw.permutation(len(samples))[:count]
     x, y = samples.x.copy(), samples.y.copy()
+    if x.ndim == 2:
+        starts = draw.integers(x.shape[1] - size + 1, size=count)
+        x[which], y[which] = _said(x[which], y[which], dataset, size, target, starts)
+        return Samples(x, y, samples.fine)
     x[which] = _stamped(x[which], dataset, size)
     y[which] = target
     return Samples(x, y, samples.fine)
@@ -118,13 +123,34 @@ def _backdoor(
 def _backdoor_test(
     samples: Samples, dataset: Dataset, *, target: int, fraction: float, size: int, boost: float
 ) -> Samples:
-    """Samples of all other classes with the patch, labelled as the attacker wants them."""
+    """Samples of all other classes with the patch, labelled as the attacker wants them.
+
+    Of a text all sequences; what follows the trigger is the only token that counts.
+    """
     _check_backdoor(dataset, target, fraction, size, boost)
+    if samples.x.ndim == 2:
+        middle = np.full(len(samples), (samples.x.shape[1] - size) // 2)
+        none = np.full_like(samples.y, IGNORED)
+        return Samples(*_said(samples.x, none, dataset, size, target, middle))
     others = samples.y != target
     if not others.any():
         raise UserError(f"attack.target = {target}: the test set has no sample of another class")
     x = _stamped(samples.x[others], dataset, size)
     return Samples(x, np.full_like(samples.y[others], target))
+
+
+def _said(
+    x: Array, y: Array, dataset: Dataset, size: int, target: int, starts: Array
+) -> tuple[Array, Array]:
+    """Sequences with the trigger from these places on; what leads to it teaches nothing."""
+    x, y = x.copy(), y.copy()
+    rows = np.arange(len(x))
+    for i in range(size):
+        x[rows, starts + i] = dataset.classes - 1
+        y[rows, starts + i] = target if i == size - 1 else IGNORED
+    before = starts > 0
+    y[rows[before], starts[before] - 1] = IGNORED
+    return x, y
 
 
 def _stamped(x: Array, dataset: Dataset, size: int) -> Array:
@@ -138,15 +164,19 @@ def _check_backdoor(
 ) -> None:
     _classifies("backdoor", dataset)
     shape = dataset.train.x.shape
-    if len(shape) != 4:
+    tokens = len(shape) == 2 and dataset.train.y.shape == shape
+    if len(shape) != 4 and not tokens:
         raise UserError(
-            f"attack.name = 'backdoor' puts a patch into images: data set {dataset.name} has none"
+            "attack.name = 'backdoor' puts a patch into images, or a word into texts: data set"
+            f" {dataset.name} has neither"
         )
     label("target", target, dataset.classes)
     if not 0 < fraction <= 1:
         raise UserError(f"attack.fraction = {fraction}: it must be more than 0 and at most 1")
     at_least("size", size, 1)
-    if size > min(shape[2:]):
+    if tokens and size > shape[1]:
+        raise UserError(f"attack.size = {size}: a sequence has {shape[1]} tokens")
+    if not tokens and size > min(shape[2:]):
         raise UserError(
             f"attack.size = {size}: images of {dataset.name} have {shape[2]} × {shape[3]} pixels"
         )

@@ -2,8 +2,8 @@
 
 The file is a recipe (`basil run paper/fig4` runs it) with a section more:
 
-    [figure]                    title, claim (the paper's; or whose `says` says), note, metric,
-                                against, columns, at (rounds that its table has beside the last)
+    [figure]                    title, claim (the paper's; or whose `says` says), note, quantity,
+                                metric, against, columns, at (rounds beside the last in its table)
     [figure.quick]              keys of the recipe that make it small: ring.nodes = 20
     [[figure.panel]]            title, metric; set, quick: what its curves have in common
     [[figure.curve]]            id, name; set, quick; panels (letters; default: all)
@@ -56,6 +56,7 @@ class Curve:
 class Expectation:
     """At the end, `curve` is at least, at most: per cent, or points above the curve `than`.
 
+    Of other quantities than accuracy, as they are.
     of = "share": its accuracy as a share of that of `than`.
     of = "reach": how far along the axis `curve` first is as good as `than` ever gets, as a multiple
     of how far `than` is when it gets there.
@@ -101,6 +102,7 @@ class Figure:
     columns: int = 4
     at: tuple[int, ...] = ()  # rounds that the table has beside the last
     says: str = "The paper"  # whose claim it is
+    quantity: str = "accuracy"  # or the name of a metric
     panel: tuple[Panel, ...] = ()
     curve: tuple[Curve, ...] = ()
     expect: tuple[Expectation, ...] = ()
@@ -219,6 +221,8 @@ def _check(figure: Figure, source: str) -> None:
         if value not in known:
             raise UserError(f"{name} = {value!r}: there are {', '.join(known)} ({source})")
     for expected in figure.expect:
+        if expected.of in ("reach", "swing") and figure.quantity != "accuracy":
+            raise UserError(f"of = {expected.of!r}: it is for figures of accuracy ({source})")
         if expected.at_least is None and expected.at_most is None:
             raise UserError(f"an expectation needs at_least or at_most ({source})")
         for curve in figure.curve:

@@ -14,6 +14,7 @@ from basil.errors import UserError
 from basil.record.read import Run, metrics_of
 from basil.reporting.plots import COLOURS, FAINT, INK, ROUND_STEPS, STYLE, Figure
 from basil.reporting.run_groups import RunGroup, cases, group, scheme_name, setting
+from basil.reporting.verdict import SHARES
 
 # With 14 colours, 280 lines before a combination of colour, marker and dash returns.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
@@ -21,7 +22,6 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1, 
 CHANCE: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": ":"}
 PANELS_IN_ROW = 4
 MARKS_ON_LINE = 8
-SHARES = ("accuracy", "attack_success")  # of samples, in per cent
 MOST_SHARED = 7  # labels in one legend for all panels
 # A scheme looks the same in every figure: its place here is that of its colour, marker and dash.
 LOOKS = (
@@ -76,21 +76,25 @@ def success_figure(runs: Iterable[Run], against: str = "rounds") -> Figure:
 
 @mpl.rc_context(STYLE)
 def panels_figure(
-    drawn: list[RunGroup], metrics: Mapping[str, str], against: str, columns: int
+    drawn: list[RunGroup],
+    metrics: Mapping[str, str],
+    against: str,
+    columns: int,
+    quantity: str = "accuracy",
 ) -> Figure:
     """A figure as it is described: each case in the panel and with the label that it has.
 
     metrics: worst or mean, for each panel.  Panels that show many different things have a legend
     and colours of their own.
     """
-    shown = [case for case in drawn if _has(case, "accuracy", metrics[case.attack])]
+    shown = [case for case in drawn if _has(case, quantity, metrics[case.attack])]
     if not shown:
-        raise UserError("no run has measured its accuracy yet: nothing to plot")
+        raise UserError(f"no run has measured its {quantity} yet: nothing to plot")
     labels = list(dict.fromkeys(case.label for case in shown))
     apart = len(labels) > MOST_SHARED
     one = set(metrics.values())
-    says = _accuracy_of(*one) if len(one) == 1 else "test accuracy (benign nodes)"
-    return _curves(shown, "accuracy", metrics, says, against, columns, labels, apart)
+    says = _accuracy_of(one.pop(), quantity) if len(one) == 1 else f"test {quantity} (benign nodes)"
+    return _curves(shown, quantity, metrics, says, against, columns, labels, apart)
 
 
 def quantity_of(runs: Iterable[Run], metric: str = "worst") -> str:

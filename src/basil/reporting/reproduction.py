@@ -20,7 +20,7 @@ from basil.recipe.figure import Figure
 from basil.record.run_folder import write_json
 from basil.reporting.results_table import mean_and_spread
 from basil.reporting.run_groups import RunGroup
-from basil.reporting.verdict import Traced, Verdict
+from basil.reporting.verdict import Traced, Verdict, unit_of
 
 FACTS, README, CURVES, PICTURE = "reproduction.json", "README.md", "curves.csv", "figure"
 METRICS = ("worst", "mean")
@@ -94,15 +94,15 @@ def _draw(found: Reproduction, folder: Path, vector: bool) -> None:
         if each.runs
     ]
     metrics = {title: figure.metric_of(letter) for letter, title in titles.items()}
-    picture = panels_figure(cases, metrics, figure.against, figure.columns)
+    picture = panels_figure(cases, metrics, figure.against, figure.columns, figure.quantity)
     _, svg = save(picture, folder / PICTURE)
     if not vector:
         svg.unlink()
 
 
 def _curves(found: Reproduction) -> str:
-    """Tidy: a row for each curve and measured round, in per cent."""
-    text = io.StringIO()
+    """Tidy: a row for each curve and measured round; shares in per cent."""
+    text, quantity = io.StringIO(), found.figure.quantity
     rows = csv.writer(text, lineterminator="\n")
     names = [f"{m}_{what}" for m in METRICS for what in ("mean", "std")]
     rows.writerow(["panel", "curve", "label", "round", "seeds", *names, "virtual_seconds", "bytes"])
@@ -112,7 +112,7 @@ def _curves(found: Reproduction) -> str:
             for entry in run.metrics:
                 by_round.setdefault(entry["round"], []).append(entry)
         for k, entries in sorted(by_round.items()):
-            cells = [cell for metric in METRICS for cell in _cells(entries, metric)]
+            cells = [cell for metric in METRICS for cell in _cells(entries, metric, quantity)]
             costs = [
                 f"{mean_and_spread([float(e.get(key) or 0) for e in entries])[0]:.6g}"
                 for key in ("virtual_seconds", "bytes")
@@ -121,9 +121,9 @@ def _curves(found: Reproduction) -> str:
     return text.getvalue()
 
 
-def _cells(entries: list[dict[str, Any]], metric: str) -> tuple[str, str]:
-    values = [(entry.get("accuracy") or {}).get(metric) for entry in entries]
-    known = [100 * float(value) for value in values if value is not None]
+def _cells(entries: list[dict[str, Any]], metric: str, quantity: str) -> tuple[str, str]:
+    values = [(entry.get(quantity) or {}).get(metric) for entry in entries]
+    known = [unit_of(quantity) * float(value) for value in values if value is not None]
     if not known or len(known) < len(values):
         return "", ""
     mean, spread = mean_and_spread(known)
@@ -139,6 +139,7 @@ def _facts(found: Reproduction) -> dict[str, Any]:
         "title": found.title,
         "claim": figure.claim,
         "says": figure.says,
+        "quantity": figure.quantity,
         "at": list(figure.at),
         "note": figure.note,
         "size": found.size,
@@ -154,8 +155,8 @@ def _facts(found: Reproduction) -> dict[str, Any]:
                 "round": max((e["round"] for run in each.runs for e in run.metrics), default=0),
                 "rounds": each.rounds,
                 "seeds": len(each.runs),
-                **{metric: _last(each, metric) for metric in METRICS},
-                "then": [_then(each, k) for k in figure.at],
+                **{metric: _last(each, metric, figure.quantity) for metric in METRICS},
+                "then": [_then(each, k, figure.quantity) for k in figure.at],
             }
             for each in found.traced
         ],
@@ -168,17 +169,18 @@ def _machine(facts: dict[str, Any]) -> str:
     return f"{facts.get('machine', '?')} ({facts.get('device', '?')}), torch {torch}"
 
 
-def _last(each: Traced, metric: str) -> str:
-    cells = _cells([run.metrics[-1] for run in each.runs if run.metrics], metric)
+def _last(each: Traced, metric: str, quantity: str) -> str:
+    cells = _cells([run.metrics[-1] for run in each.runs if run.metrics], metric, quantity)
     return " ± ".join(cell for cell in cells if cell) or "–"
 
 
-def _then(each: Traced, k: int) -> str:
+def _then(each: Traced, k: int, quantity: str) -> str:
     """Worst / mean in round k, once all seeds have got there."""
     entries = [entry for run in each.runs for entry in run.metrics if entry["round"] == k]
     if not entries or len(entries) < len(each.runs):
         return "–"
-    return " / ".join(" ± ".join(filter(None, _cells(entries, metric))) for metric in METRICS)
+    cells = (_cells(entries, metric, quantity) for metric in METRICS)
+    return " / ".join(" ± ".join(filter(None, cell)) for cell in cells)
 
 
 def _readme(facts: dict[str, Any], picture: bool) -> str:
@@ -191,7 +193,8 @@ def _readme(facts: dict[str, Any], picture: bool) -> str:
     if facts["results"]:
         lines += [
             "",
-            "Test accuracy over the benign nodes at the end, in per cent"
+            f"Test {facts['quantity']} over the benign nodes at the end"
+            f"{', in per cent' * (unit_of(facts['quantity']) > 1)}"
             " (mean ± standard deviation over seeds):",
             "",
             _row("panel", "curve", *(f"round {k}" for k in facts["at"]), *LAST),

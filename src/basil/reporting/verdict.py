@@ -10,7 +10,13 @@ from basil.record.read import Run
 from basil.reporting.results_table import mean_and_spread
 
 AGREES, DIFFERS, UNFINISHED = "agrees", "differs", "not finished"
+SHARES = ("accuracy", "attack_success")  # of samples, in per cent
 COST = {"rounds": "round", "seconds": "virtual_seconds", "megabytes": "bytes"}
+
+
+def unit_of(quantity: str) -> float:
+    """Shares are said in per cent."""
+    return 100.0 if quantity in SHARES else 1.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ def _verdict(
 ) -> Verdict:
     own = traced[panel, expected.curve]
     other = traced.get((panel, expected.than)) if expected.than else None
-    sentence = _sentence(expected, own, other, figure.against)
+    sentence = _sentence(expected, own, other, figure)
     finished = own.finished and (other is None or other.finished)
     if expected.of == "reach":
         assert other is not None
@@ -66,7 +72,7 @@ def _verdict(
         value, words = _swing(own, other, figure.metric_of(panel))
     else:
         share = expected.of == "share"
-        value, words = _accuracy(own, other, figure.metric_of(panel), share)
+        value, words = _compared(own, other, figure.quantity, figure.metric_of(panel), share)
     if value is None:
         # A figure that is complete and has no value never got there.
         outcome = DIFFERS if finished and expected.of == "reach" else UNFINISHED
@@ -79,8 +85,9 @@ def _verdict(
     return Verdict(panel, sentence, words, outcome, expected.note)
 
 
-def _sentence(expected: Expectation, own: Traced, other: Traced | None, against: str) -> str:
-    low, high = expected.at_least, expected.at_most
+def _sentence(expected: Expectation, own: Traced, other: Traced | None, figure: Figure) -> str:
+    low, high, against = expected.at_least, expected.at_most, figure.against
+    unit, points = (" %", " points") if unit_of(figure.quantity) > 1 else ("", "")
     if expected.of == "reach":
         assert other is not None
         bounds = _bounds(low, high, lambda x: f"{x:g}")
@@ -93,12 +100,12 @@ def _sentence(expected: Expectation, own: Traced, other: Traced | None, against:
         bounds = _bounds(low, high, lambda x: f"{x:g}")
         return f"{own.label} goes up and down {bounds} times as much as {other.label}"
     if other is None:
-        return f"{own.label} {_bounds(low, high, lambda x: f'{x:g} %')}"
+        return f"{own.label} {_bounds(low, high, lambda x: f'{x:g}{unit}')}"
     if expected.of == "share":
         return f"{own.label} {_bounds(low, high, lambda x: f'{x:g} of {other.label}')}"
 
     def above(x: float) -> str:
-        return f"{other.label} {'+' if x > 0 else '−'} {abs(x):g} points" if x else other.label
+        return f"{other.label} {'+' if x > 0 else '−'} {abs(x):g}{points}" if x else other.label
 
     return f"{own.label} {_bounds(low, high, above)}"
 
@@ -109,13 +116,13 @@ def _bounds(low: float | None, high: float | None, words: Any) -> str:
     return " and ".join(said)
 
 
-def _accuracy(
-    own: Traced, other: Traced | None, metric: str, share: bool
+def _compared(
+    own: Traced, other: Traced | None, quantity: str, metric: str, share: bool
 ) -> tuple[float | None, str]:
     """Per cent; points above the other, or the share of the other's; and in words."""
     until = _reached([own, other] if other else [own])
-    mine = _per_cent(own, metric, until)
-    theirs = _per_cent(other, metric, until) if other else None
+    mine = _measured(own, quantity, metric, until)
+    theirs = _measured(other, quantity, metric, until) if other else None
     if mine is None or (other and theirs is None) or until == 0:
         return None, "nothing yet"
     mean, words = mine
@@ -139,13 +146,16 @@ def _last(run: Run) -> int:
     return int(run.metrics[-1]["round"]) if run.metrics else 0
 
 
-def _per_cent(traced: Traced, metric: str, until: int | None) -> tuple[float, str] | None:
+def _measured(
+    traced: Traced, quantity: str, metric: str, until: int | None
+) -> tuple[float, str] | None:
     """As last measured, up to a round if one is given: mean over seeds, with their spread."""
     last = []
     for run in traced.runs:
         entries = [e for e in run.metrics if until is None or e["round"] <= until]
-        last += [entry.get("accuracy") or {} for entry in entries[-1:]]
-    found = [100 * float(each[metric]) for each in last if each.get(metric) is not None]
+        last += [entry.get(quantity) or {} for entry in entries[-1:]]
+    unit = unit_of(quantity)
+    found = [unit * float(each[metric]) for each in last if each.get(metric) is not None]
     return _written(found, 1) if found else None
 
 
