@@ -57,8 +57,8 @@ def run(
     """Run a recipe (a file, a shipped name, or its content as a dict) into the folder `out`.
 
     set: values to change in the recipe, {"scheme.rounds": 20}.
-    model: any network whose parameters are float32; its present weights are x⁰.  BatchNorm's
-    running statistics travel with the model; dropout draws from the node's own stream.
+    model: any network; its present weights are x⁰.  What requires no gradient does not travel;
+    BatchNorm's running statistics do.  Dropout draws from the node's own stream.
     loss: from outputs and targets to one number for each sample (reduction="none").
     dataset: a `basil.Dataset` of numpy arrays, or (train, test) as `basil.from_samples` takes them;
     collate: the same as there.
