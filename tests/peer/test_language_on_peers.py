@@ -27,7 +27,7 @@ def recipe(tmp_path: Path) -> dict[str, Any]:
         "scheme": {"rounds": 3, "rule": "trust"},
         "learning": {
             "model": "causal-lm", "checkpoint": "tiny", "rank": 2, "batch": 8, "rate": 0.5,
-            "optimizer": "adamw", "optimizer_state": "kept",
+            "optimizer": "adamw",
         },
         "attack": {"name": "rescale", "by": "basis", "factor": 3.0},
         "record": {"every": 3},

@@ -2,7 +2,8 @@
 
 What an optimiser remembers (momentum, second moments) is a dict of plain values.  It belongs to its
 node, lies in its checkpoints, and is never sent.  `learning.optimizer_state` says what a node still
-has of it in its next turn, which comes a lap later and goes on from another node's model.
+has of it in its next turn, which comes a lap later and goes on from another node's model:
+everything (docs/research/optimizers.md), or nothing.
 """
 
 from collections.abc import Callable
@@ -17,8 +18,7 @@ from basil.table import Table
 
 Remembered = dict[str, Any]
 PREFIX = "optimizer."  # of its keys in a node's memory
-STATES = {"none": None, "kept": "", "second": "second"}
-"""What a node keeps from turn to turn: what begins so; of AdamW, "second" is second moments."""
+KEPT, STATES = "kept", ("kept", "none")
 
 
 def sgd(
@@ -63,9 +63,8 @@ def adamw(
     first: Tensor = remembered.get("momentum", zero).lerp(gradient, 1 - beta1)
     second: Tensor = remembered.get("second", zero).lerp(gradient.square(), 1 - beta2)
     steps = remembered.get("steps", 0) + 1
-    of_second = remembered.get("second_steps", 0) + 1
-    remembered |= {"momentum": first, "second": second, "steps": steps, "second_steps": of_second}
-    size = (second / (1 - beta2**of_second)).sqrt() + epsilon
+    remembered |= {"momentum": first, "second": second, "steps": steps}
+    size = (second / (1 - beta2**steps)).sqrt() + epsilon
     return model.mul(1 - rate * weight_decay).addcdiv(first, size, value=-rate / (1 - beta1**steps))
 
 
@@ -90,7 +89,7 @@ class Optimizer:
 
     name: str = "sgd"
     options: tuple[tuple[str, Any], ...] = ()
-    state: str = "none"
+    state: str = KEPT
 
     def __post_init__(self) -> None:
         if self.state not in STATES:
@@ -113,9 +112,8 @@ class Optimizer:
 
     def keep(self, remembered: Remembered, memory: dict[str, Any]) -> None:
         """At its end."""
-        kept = STATES[self.state]
-        if kept is not None:
-            memory |= {PREFIX + k: v for k, v in remembered.items() if k.startswith(kept)}
+        if self.state == KEPT:
+            memory |= {PREFIX + name: value for name, value in remembered.items()}
 
 
 SGD = Optimizer()

@@ -113,7 +113,7 @@ class Learning:
     schedule: str = "inverse"
     rate: float = 0.03
     optimizer: str = "sgd"
-    optimizer_state: str = "none"  # what a node keeps of it from turn to turn: or kept, second
+    optimizer_state: str = "kept"  # from turn to turn, or "none"
     options: Options = field(default_factory=dict)
 
 
