@@ -107,6 +107,7 @@ def set_up(
         corner=shape,
     )
     check_options(setup)
-    if setup.metrics:  # with all samples: a few of them may lack a class, and with it a metric
-        compute.test([compute.initial], test, setup.test_samples, setup.metrics)
+    if setup.metrics:  # with more samples than two, which may lack a class, and with it a metric
+        some = min(setup.test_samples, compute.chunk)
+        compute.test([compute.initial], test, some, setup.metrics)
     return setup
