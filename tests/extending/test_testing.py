@@ -149,3 +149,20 @@ def shrinking(k: int, rate: float, rounds: int) -> float:
 def test_what_is_wrong_with_a_schedule() -> None:
     with pytest.raises(AssertionError, match="in round 2 of 10"):
         testing.check_schedule(shrinking)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("sgd", {"momentum": 0.9, "clip": 1.0}), ("adamw", {})]
+)
+def test_every_optimizer_passes(name: str, options: dict[str, float]) -> None:
+    testing.check_optimizer(name, **options)
+
+
+def test_an_optimizer_that_changes_its_state_in_place_does_not() -> None:
+    def hasty(model: Tensor, gradient: Tensor, rate: float, remembered: dict[str, Any]) -> Tensor:
+        momentum: Tensor = remembered.setdefault("momentum", torch.zeros_like(model))
+        momentum.add_(gradient)
+        return model - rate * momentum
+
+    with pytest.raises(AssertionError, match="in place"):
+        testing.check_optimizer(hasty)

@@ -15,6 +15,7 @@ from basil.testing.pieces import (
     check_loss,
     check_metric,
     check_model,
+    check_optimizer,
     check_partition,
     check_schedule,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "check_loss",
     "check_metric",
     "check_model",
+    "check_optimizer",
     "check_partition",
     "check_rule",
     "check_schedule",

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from basil import rng
 from basil.data import DATASETS, PARTITIONS, load
 from basil.errors import UserError
 from basil.learning.metrics import METRICS
 from basil.learning.models import LOSSES, MODELS
+from basil.learning.optimizers import OPTIMIZERS
 from basil.learning.schedule import SCHEDULES
 from basil.testing.runs import check_runs, must
 from basil.topology import GRAPHS, Population, agree_on_order, build_graph
@@ -101,6 +103,21 @@ def check_metric(metric: str | Callable[..., Any], **options: Any) -> None:
     """A number for a classification, and a run that records it."""
     with METRICS.lent(metric) as name:
         check_runs("record", {"metrics": [name], **options})
+
+
+def check_optimizer(optimizer: str | Callable[..., Any], **options: Any) -> None:
+    """A new model from tensors that it leaves as they are, and a run with it."""
+    with OPTIMIZERS.lent(optimizer) as name:
+        model, gradient, remembered = torch.ones(6), torch.linspace(-1, 1, 6), dict[str, Any]()
+        for _ in range(2):
+            given = [model, gradient, *(v for v in remembered.values() if isinstance(v, Tensor))]
+            before = [tensor.clone() for tensor in given]
+            made = OPTIMIZERS[name](model, gradient, 0.1, remembered, **options)
+            must(made.shape == model.shape, f"it makes shape {tuple(made.shape)} of {(6,)}")
+            same = all(map(torch.equal, given, before))
+            must(same, "it changes a tensor in place: checkpoints hold on to them")
+            model = made
+        check_runs("learning", {"optimizer": name, **options})
 
 
 def check_schedule(schedule: str | Callable[..., Any], **options: Any) -> None:
