@@ -1,7 +1,7 @@
 """Print what simulator and peers cost on this machine, as ratios measured in one run.
 
 python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [rules]
-                         [canonical] [hop] [--device cpu|cuda] [--threads N] [--json FILE]
+                         [canonical] [llm] [hop] [--device cpu|cuda] [--threads N] [--json FILE]
 """
 
 import argparse
@@ -54,6 +54,10 @@ def main() -> None:
         results["rules"] = selection.measure(args.device)
     if "canonical" in args.what:
         results["canonical_ms"] = canonical.measure(args.device)
+    if "llm" in args.what:
+        import llm  # needs the extra basil-fl[llm]
+
+        results["llm"] = llm.measure(args.device)
     if "hop" in args.what:
         import hop  # needs what peers need, which a machine that only computes may not have
 

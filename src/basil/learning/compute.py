@@ -96,6 +96,8 @@ class Compute:
         """A model that arrives, in canonical form.  What was trained here is in it already."""
         if self.canonical is None or self._in_form.get(id(model)) is model:
             return model
+        if not self.canonical.capturable:
+            return self._formed(self.canonical(model))
         return self._formed(self.combine(self.canonical, (model,)))
 
     def _form(self, model: Tensor) -> Tensor:

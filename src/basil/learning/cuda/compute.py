@@ -47,6 +47,7 @@ from basil.learning.promises import (
 )
 
 STREAMS = 8  # trainings at a time
+LARGE = 10_000_000  # parameters, frozen ones too: such a network fills a GPU by itself
 
 
 class GraphCompute(Compute):
@@ -95,6 +96,7 @@ class GraphCompute(Compute):
         self._streams: list[TrainingStream] = []
         self._parallel: dict[tuple[int, int], ParallelScoring] = {}
         self._captured: dict[object, Captured] = {}
+        self._large = sum(p.numel() for p in self.network.parameters()) > LARGE
         self._turns = Turns(self._kernels, self._working, self._models, self.losses, self.picked)
 
     def _loss_places(self, places: int) -> Tensor:
@@ -196,18 +198,27 @@ class GraphCompute(Compute):
         return self._trained(out)
 
     def _trained(self, row: int) -> Tensor:
-        model = self._working.model.clone()
-        self._models.keep(model, row)
+        model = self._settled(self._working.model)
+        if model is self._working.model:
+            model = model.clone()
+            self._models.keep(model, row)
         return self._formed(model)
+
+    def _settled(self, model: Tensor) -> Tensor:
+        """What a graph has trained, in canonical form where the graph could not bring it there."""
+        if self.canonical is None or self.canonical.capturable:
+            return model
+        return self.canonical.settled(model)
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
         """Side by side on several streams: one small training does not fill a GPU."""
         if len(jobs) == 1 or not self._captures or self.device.type != "cuda":
             return super().train_together(jobs)
         starts = [tensor_of(job.model) for job in jobs]
-        while len(self._streams) < min(STREAMS, len(jobs)):
+        wanted = 1 if self._large else min(STREAMS, len(jobs))
+        while len(self._streams) < wanted:
             self._streams.append(TrainingStream(self._kernels, self.initial))
-        models, streams = list(starts), self._streams[: len(jobs)]
+        models, streams = list(starts), self._streams[:wanted]
         for i, stream in enumerate(streams):
             # From here on all that this stream was asked for before is done: what has been freed
             # may be used again, and the models to start from are there.
@@ -216,7 +227,7 @@ class GraphCompute(Compute):
                     models[j] = stream.train(starts[j], jobs[j].batches, jobs[j].rate)
         for stream in streams:
             stream.side.wait()
-        return [self._formed(model) for model in models]
+        return [self._formed(self._settled(model)) for model in models]
 
     def flush(self) -> None:
         """Compute the scores that have been asked for."""
