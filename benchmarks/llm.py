@@ -18,7 +18,11 @@ from basil.learning.pool import Batch
 from basil.recipe import load
 
 REPEATS = 10
-WAYS = (False, True)  # compiled?
+WAYS: dict[str, tuple[bool, dict[str, Any]]] = {  # compiled?  and what else
+    "": (False, {}),
+    "half precision, ": (False, {"learning.half": True}),
+    "compiled, ": (True, {}),
+}
 
 
 def measure(device: str) -> dict[str, Any]:
@@ -30,28 +34,27 @@ def measure(device: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text"
         text.write_text("\n".join(f.read_text() for f in Path(basil.__path__[0]).rglob("*.py")))
-        for compiled in WAYS if device == "cuda" else WAYS[:1]:
-            setup = _ring(device, text, compiled)
-            learning, compute = setup.recipe.learning, setup.compute
-            if not compiled:
-                plain = Compute(compute.network, compute.loss, compute.pool, canonical=True)
-                found["plain step"] = _step(plain, learning.batch)
-                setup = _ring(device, text, compiled)  # the network was lent to the plain path
+        changes = {"data.path": str(text), "data.by": "block", "data.partition": "iid"}
+        if device == "cpu":
+            changes |= {"data.tokenizer": "bytes", "learning.checkpoint": "tiny"}
+        for way, (compiled, more) in WAYS.items() if device == "cuda" else [("", WAYS[""])]:
+            setup = _ring(device, compiled, {**changes, **more})
+            size = setup.recipe.learning.batch
+            if not found:
                 found["bytes a turn"] = 4 * setup.compute.layout.size
-            name = "compiled " if compiled else ""
-            found[f"{name}step"] = _step(setup.compute, learning.batch)
-            seconds, _ = seconds_a_turn([_ring(device, text, compiled, setup)], 48)
-            found[f"{name}turn"] = 1e3 * seconds
-            found[f"{name}tokens/s"] = learning.batch * compute.pool.tensors[0].shape[1] / seconds
+                of = _ring(device, compiled, changes).compute
+                plain = Compute(of.network, of.loss, of.pool, canonical=True)
+                found["plainly, step"] = _step(plain, size)
+            found[f"{way}step"] = _step(setup.compute, size)
+            seconds, _ = seconds_a_turn([setup], 48)
+            found[f"{way}turn"] = 1e3 * seconds
+            found[f"{way}tokens/s"] = size * setup.compute.pool.tensors[0].shape[1] / seconds
     return found
 
 
-def _ring(device: str, text: Path, compiled: bool, reuse: Setup | None = None) -> Setup:
-    changes: dict[str, Any] = {"data.path": str(text), "data.by": "block", "data.partition": "iid"}
-    if device == "cpu":
-        changes |= {"data.tokenizer": "bytes", "learning.checkpoint": "tiny"}
+def _ring(device: str, compiled: bool, changes: dict[str, Any]) -> Setup:
     recipe = load("llm", {**changes, "ring.byzantine": 0, "record.metrics": []})
-    return set_up(recipe, Custom(), Machine(device, compiled=compiled), reuse)
+    return set_up(recipe, Custom(), Machine(device, compiled=compiled))
 
 
 def _step(compute: Compute, size: int) -> float:

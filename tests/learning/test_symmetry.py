@@ -12,7 +12,8 @@ from torch.func import functional_call
 from basil.learning.layout import Layout, layout_of
 from basil.learning.models import cifar_cnn, gelu, mlp, resnet, tiny_transformer
 from basil.learning.symmetry import Canonical, Symmetries, find
-from basil.learning.symmetry.canonical import SLACK, typical
+from basil.learning.symmetry.canonical import typical
+from basil.learning.symmetry.parts import SLACK
 
 
 class Block(nn.Module):

@@ -30,8 +30,8 @@ Tested = list[tuple[float, ...]]
 """Mean loss and accuracy of each of some models, and then the metrics that were asked for."""
 
 # Test samples at a time: about what a cache holds; enough to fill a GPU, where a wide network still
-# fits beside others.  Of language models fewer: so many outputs at most.
-CPU_CHUNK, GPU_CHUNK, OUTPUTS = 200, 1000, 2**27
+# fits beside others.  Of language models fewer: so many outputs at most, a gigabyte.
+CPU_CHUNK, GPU_CHUNK, OUTPUTS = 200, 1000, 2**28
 
 
 class Job(Protocol):
@@ -96,8 +96,6 @@ class Compute:
         """A model that arrives, in canonical form.  What was trained here is in it already."""
         if self.canonical is None or self._in_form.get(id(model)) is model:
             return model
-        if not self.canonical.capturable:
-            return self._formed(self.canonical(model))
         return self._formed(self.combine(self.canonical, (model,)))
 
     def _form(self, model: Tensor) -> Tensor:

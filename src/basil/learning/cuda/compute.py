@@ -198,17 +198,9 @@ class GraphCompute(Compute):
         return self._trained(out)
 
     def _trained(self, row: int) -> Tensor:
-        model = self._settled(self._working.model)
-        if model is self._working.model:
-            model = model.clone()
-            self._models.keep(model, row)
+        model = self._working.model.clone()
+        self._models.keep(model, row)
         return self._formed(model)
-
-    def _settled(self, model: Tensor) -> Tensor:
-        """What a graph has trained, in canonical form where the graph could not bring it there."""
-        if self.canonical is None or self.canonical.capturable:
-            return model
-        return self.canonical.settled(model)
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
         """Side by side on several streams: one small training does not fill a GPU."""
@@ -227,7 +219,7 @@ class GraphCompute(Compute):
                     models[j] = stream.train(starts[j], jobs[j].batches, jobs[j].rate)
         for stream in streams:
             stream.side.wait()
-        return [self._formed(self._settled(model)) for model in models]
+        return [self._formed(model) for model in models]
 
     def flush(self) -> None:
         """Compute the scores that have been asked for."""

@@ -63,7 +63,7 @@ class Kernels:
         self.compiled = compiled and all(slot.trained for slot in layout.slots)
         self._judge: Callable[..., tuple[Tensor, Tensor]] = self._judge_plainly
         self._gradient: Callable[..., Tensor] | None = None
-        self._settled = canonical.settled if canonical and canonical.capturable else None
+        self._settled = canonical and canonical.settled
         self._shapes: Counter[object] = Counter()  # of a function's arguments, so far
         if like is not None and self._alike(like):
             self.network, self._judge, self._gradient = like.network, like._judge, like._gradient
@@ -73,7 +73,7 @@ class Kernels:
             # How many batches are scored at once differs from turn to turn; a step's size does not.
             self._judge = torch.compile(self._judge_plainly, dynamic=True)
             self._gradient = torch.compile(self._step_plainly, dynamic=False)
-            self._settled = self._settled and torch.compile(self._settled, dynamic=False)
+            self._settled = canonical and torch.compile(canonical.settled, dynamic=False)
         if self.compiled:
             for samples in (pool.tensors[0], pool.y):  # of these there are more in another pool
                 torch._dynamo.maybe_mark_dynamic(samples, 0)
@@ -133,7 +133,7 @@ class Kernels:
     # -- training ------------------------------------------------------------------------------
 
     def settle(self, working: WorkingModel) -> None:
-        """Bring what was trained to canonical form, in place; if a graph can hold that."""
+        """Bring what was trained to canonical form, in place."""
         if self._settled is not None:
             with torch.no_grad():
                 working.model.copy_(self._settled(working.model))

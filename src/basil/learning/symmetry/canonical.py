@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from basil.learning.symmetry.basis import bases
 from basil.learning.symmetry.order import places, signature
-from basil.learning.symmetry.parts import Pair, Part, Symmetries, Units
+from basil.learning.symmetry.parts import SLACK, Part, Symmetries, Units
 
-SLACK = 1e-3
 SILENT = 0.25  # the share of a layer's inputs from which on silence is suspicious
 FEW = 16  # incoming weights: of fewer, the middle half can vanish while the unit does not
 
@@ -65,14 +65,13 @@ class Canonical:
             self._targets.append(size if size > 0 else fan_in**-0.5)
         self._bounded = _bounded(symmetries, self._targets)
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
-        self._alike = _alike(symmetries.pairs)
-        self._frames = [_matrices(pairs, initial) for pairs in self._alike]
+        self._bases = bases(symmetries.pairs, initial)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Canonical)
             and (self.symmetries, self._targets) == (other.symmetries, other._targets)
-            and all(map(torch.equal, self._frames, other._frames))
+            and self._bases == other._bases
             and all(map(torch.equal, self._signatures, other._signatures))
         )
 
@@ -90,13 +89,11 @@ class Canonical:
         self._straighten(vector)
         return vector
 
-    @property
-    def capturable(self) -> bool:
-        """May `settled` be part of a CUDA graph?  A decomposition of a matrix may not."""
-        return not self._alike
-
     def settled(self, model: Tensor) -> Tensor:
-        """The same for a model that was in this form and took a step: no step changes an order."""
+        """The same for a model that was in this form and took a step: no step changes an order.
+
+        In operations that never look at a value: it may be part of a CUDA graph.
+        """
         vector = model.clone()
         self._scale(vector)
         self._straighten(vector)
@@ -112,10 +109,8 @@ class Canonical:
             units.scale(vector, factors)
 
     def _straighten(self, vector: Tensor) -> None:
-        for pairs, frames in zip(self._alike, self._frames, strict=True):
-            straight = _straight(_matrices(pairs, vector), frames)
-            for pair, rows, inverse in zip(pairs, *straight, strict=True):
-                pair.replace(vector, rows, inverse)
+        for some in self._bases:
+            some.straighten(vector)
 
     def limits(self, gradient: Tensor) -> Tensor:
         """How large each weight may be, after a step along this gradient.
@@ -165,41 +160,3 @@ def _rows(units: Units, vector: Tensor) -> Tensor:
     """What measures each unit; where units are scaled together, all of it as one row."""
     rows = units.gauge.rows(vector)
     return rows.reshape(1, -1) if units.whole else rows
-
-
-def _alike(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Pairs of one shape that follow each other and change nothing by which another is measured."""
-    found: list[list[Pair]] = []
-    changed: set[int] = set()
-    for pair in pairs:
-        shape = [(part.units, part.after) for part in pair.makes]
-        fits = found and shape == [(part.units, part.after) for part in found[-1][0].makes]
-        if not fits or changed & {part.start for part in pair.makes}:
-            found.append([])
-            changed = set()
-        found[-1].append(pair)
-        changed |= {part.start for part in (*pair.reads, *pair.meets)}
-    return found
-
-
-def _matrices(pairs: Sequence[Pair], vector: Tensor) -> Tensor:
-    return torch.stack([pair.matrix(vector) for pair in pairs]).double()
-
-
-def _straight(rows: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows A' of the same space with A'A'ᵀ = δI, as near to the frame F as they can be, and R⁻¹.
-
-    With an orthonormal basis Q of the rows, the nearest is √δ U Vᵀ Qᵀ, where U and V are those of
-    the singular value decomposition of F Q; δ = ‖F‖² / r.  All are [pair, r, fan-in].
-    """
-    count = rows.shape[1]
-    sane = rows.isfinite().all(2, keepdim=True).all(1, keepdim=True)
-    basis = torch.linalg.qr(torch.where(sane, rows, frames).mT).Q
-    left, _, right = torch.linalg.svd(frames @ basis)
-    size = frames.square().sum((1, 2), keepdim=True) / count
-    straight = size.sqrt() * (left @ right) @ basis.mT
-    inverse = rows @ straight.mT / size  # rows = R⁻¹ straight
-    eye = torch.eye(count, dtype=rows.dtype, device=rows.device)
-    near = (inverse - eye).abs().amax((1, 2), keepdim=True) < SLACK
-    kept = near | ~sane  # what is not finite is refused by its score
-    return torch.where(kept, rows, straight), torch.where(kept, eye, inverse)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+SLACK = 1e-3  # factors nearer to 1 are left out
+
 
 @dataclass(frozen=True)
 class Part:
@@ -100,10 +102,7 @@ class Pair:
 
     def transform(self, vector: Tensor, basis: Tensor, inverse: Tensor) -> None:
         """In place, with R and R⁻¹."""
-        self.replace(vector, basis @ self.matrix(vector).to(basis.dtype), inverse)
-
-    def replace(self, vector: Tensor, rows: Tensor, inverse: Tensor) -> None:
-        """In place: these rows R A, and R⁻¹ for what reads them."""
+        rows = basis @ self.matrix(vector).to(basis.dtype)
         sizes = [part.after for part in self.makes]
         for part, new in zip(self.makes, rows.split(sizes, 1), strict=True):
             part.of(vector).copy_(new[None])
