@@ -32,6 +32,7 @@ Tested = list[tuple[float, ...]]
 # Test samples at a time: about what a cache holds; enough to fill a GPU, where a wide network still
 # fits beside others.  Of language models fewer: so many outputs at most, a gigabyte.
 CPU_CHUNK, GPU_CHUNK, OUTPUTS = 200, 1000, 2**28
+LARGE = 10_000_000  # parameters, frozen ones too: such a network keeps a GPU busy by itself
 
 
 class Job(Protocol):
@@ -81,6 +82,7 @@ class Compute:
             isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
             for part in self.network.modules()
         )
+        self.large = sum(p.numel() for p in self.network.parameters()) > LARGE
         self._probe()
         self.canonical: Canonical | None = None
         self._in_form: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
@@ -151,7 +153,8 @@ class Compute:
                 f" {len(x)} samples, not shape {tuple(losses.shape)}; use reduction='none'"
             )
         most = GPU_CHUNK if self.device.type == "cuda" else CPU_CHUNK
-        self.chunk = max(1, min(most, OUTPUTS // max(1, outputs[0].numel())))
+        self.most = max(1, OUTPUTS // max(1, outputs[0].numel()))  # samples, for their outputs
+        self.chunk = min(most, self.most)
         self.classifies = outputs.ndim == y.ndim + 1  # scores of classes, for each label
 
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:

@@ -2,9 +2,8 @@
 
 import gc
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from itertools import islice
 
 import torch
 
@@ -15,16 +14,19 @@ AT_ONCE = 32  # rings that keep a GPU busy, in however many processes
 
 
 def round_robin(
-    runs: Iterable[Iterator[bool]], device: torch.device, at_once: int = AT_ONCE
+    runs: Iterable[Iterator[bool]],
+    device: torch.device,
+    at_once: int = AT_ONCE,
+    alone: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """Let each go on for a stretch, again and again, until all have ended; yields in between.
 
     On a GPU each has a stream of its own.  None waits for the device, so it always has work of all
     of them, and computes them side by side.  When one ends, the next takes its place, and its
-    memory.
+    memory.  `alone`: one keeps the device busy by itself, which is known once the first is at work.
     """
-    waiting = iter(runs)
-    at_work = list(zip(_lanes(device, at_once), waiting, strict=False))
+    waiting, lanes = iter(runs), _lanes(device, at_once)
+    at_work = list(zip(lanes[:1], waiting, strict=False))
     with relaxed_gc():
         while at_work:
             going_on = []
@@ -35,8 +37,9 @@ def round_robin(
                     going_on.append((lane, run))
                 else:
                     _clear_up(device)
-                    going_on += [(lane, new) for new in islice(waiting, 1)]
-            at_work = going_on
+            free = [lane for lane in lanes if all(lane is not other for other, _ in going_on)]
+            more = (1 if alone() else at_once) - len(going_on)
+            at_work = going_on + list(zip(free[: max(0, more)], waiting, strict=False))
             yield
 
 
@@ -51,7 +54,7 @@ def _clear_up(device: torch.device) -> None:
 
 def _lanes(device: torch.device, count: int) -> list[AbstractContextManager[object]]:
     if device.type != "cuda":
-        return [nullcontext()] * count
+        return [nullcontext() for _ in range(count)]
     here = torch.cuda.current_stream(device)
     streams = [torch.cuda.Stream(device) for _ in range(count)]
     for stream in streams:

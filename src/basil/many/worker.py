@@ -100,7 +100,11 @@ def run_tasks(
             finished[i] = None, _sentence(error, folder)
 
     device = choose_device(machine.device)
-    for _ in round_robin(map(course, range(len(tasks))), device, at_once):
+
+    def alone() -> bool:
+        return first is not None and first.compute.large
+
+    for _ in round_robin(map(course, range(len(tasks))), device, at_once, alone):
         pass
     return finished
 

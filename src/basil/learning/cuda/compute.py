@@ -47,7 +47,6 @@ from basil.learning.promises import (
 )
 
 STREAMS = 8  # trainings at a time
-LARGE = 10_000_000  # parameters, frozen ones too: such a network fills a GPU by itself
 
 
 class GraphCompute(Compute):
@@ -80,7 +79,7 @@ class GraphCompute(Compute):
         torch.backends.cudnn.deterministic = deterministic
         like = beside._kernels if beside is not None else None
         self._kernels: Kernels = Kernels(
-            self.network, self.layout, loss, pool, compiled, like, self.canonical
+            self.network, self.layout, loss, pool, compiled, like, self.canonical, self.most
         )
         self._working = self._kernels.working_model(self.initial)
         rows = models + 128
@@ -96,7 +95,6 @@ class GraphCompute(Compute):
         self._streams: list[TrainingStream] = []
         self._parallel: dict[tuple[int, int], ParallelScoring] = {}
         self._captured: dict[object, Captured] = {}
-        self._large = sum(p.numel() for p in self.network.parameters()) > LARGE
         self._turns = Turns(self._kernels, self._working, self._models, self.losses, self.picked)
 
     def _loss_places(self, places: int) -> Tensor:
@@ -207,7 +205,7 @@ class GraphCompute(Compute):
         if len(jobs) == 1 or not self._captures or self.device.type != "cuda":
             return super().train_together(jobs)
         starts = [tensor_of(job.model) for job in jobs]
-        wanted = 1 if self._large else min(STREAMS, len(jobs))
+        wanted = 1 if self.large else min(STREAMS, len(jobs))
         while len(self._streams) < wanted:
             self._streams.append(TrainingStream(self._kernels, self.initial))
         models, streams = list(starts), self._streams[:wanted]

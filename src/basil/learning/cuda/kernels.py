@@ -51,10 +51,12 @@ class Kernels:
         compiled: bool,
         like: "Kernels | None" = None,
         canonical: Canonical | None = None,
+        most: int = 2**30,
     ) -> None:
         self.network = network
         self._frozen_norms = frozen_norms(network)
         self.canonical = canonical
+        self.most = most  # samples at a time
         self.layout = layout
         self.loss = loss
         self.pool = pool
@@ -106,7 +108,8 @@ class Kernels:
 
     def losses(self, vector: Tensor, indices: Tensor) -> Tensor:
         """Per-sample losses; +inf throughout if the model holds a value that is not finite."""
-        return self.judge(vector, self.pool, indices)[0]
+        some = [self.judge(vector, self.pool, part)[0] for part in indices.split(self.most)]
+        return torch.cat(some) if len(some) > 1 else some[0]
 
     def judge(self, vector: Tensor, pool: Pool, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Per-sample losses, and for each sample whether it is classified right."""
