@@ -1,4 +1,4 @@
-"""A turn of a ring that fine-tunes SmolLM2: plainly, as one launch, and compiled.
+"""A turn of a ring that fine-tunes SmolLM2: a step plainly, and as one launch.
 
 The text is this repository's own code: what it says does not change the time.
 """
@@ -18,11 +18,7 @@ from basil.learning.pool import Batch
 from basil.recipe import load
 
 REPEATS = 10
-WAYS: dict[str, tuple[bool, dict[str, Any]]] = {  # compiled?  and what else
-    "": (False, {}),
-    "half precision, ": (False, {"learning.half": True}),
-    "compiled, ": (True, {}),
-}
+WAYS: dict[str, bool] = {"": False, "half precision, ": True}
 
 
 def measure(device: str) -> dict[str, Any]:
@@ -34,15 +30,19 @@ def measure(device: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text"
         text.write_text("\n".join(f.read_text() for f in Path(basil.__path__[0]).rglob("*.py")))
-        changes = {"data.path": str(text), "data.by": "block", "data.partition": "iid"}
+        changes: dict[str, Any] = {
+            "data.path": str(text),
+            "data.by": "block",
+            "data.partition": "iid",
+        }
         if device == "cpu":
             changes |= {"data.tokenizer": "bytes", "learning.checkpoint": "tiny"}
-        for way, (compiled, more) in WAYS.items() if device == "cuda" else [("", WAYS[""])]:
-            setup = _ring(device, compiled, {**changes, **more})
+        for way, half in WAYS.items() if device == "cuda" else [("", False)]:
+            setup = _ring(device, {**changes, "learning.half": half})
             size = setup.recipe.learning.batch
             if not found:
                 found["bytes a turn"] = 4 * setup.compute.layout.size
-                of = _ring(device, compiled, changes).compute
+                of = _ring(device, {**changes, "learning.half": half}).compute
                 plain = Compute(of.network, of.loss, of.pool, canonical=True)
                 found["plainly, step"] = _step(plain, size)
             found[f"{way}step"] = _step(setup.compute, size)
@@ -52,9 +52,9 @@ def measure(device: str) -> dict[str, Any]:
     return found
 
 
-def _ring(device: str, compiled: bool, changes: dict[str, Any]) -> Setup:
+def _ring(device: str, changes: dict[str, Any]) -> Setup:
     recipe = load("llm", {**changes, "ring.byzantine": 0, "record.metrics": []})
-    return set_up(recipe, Custom(), Machine(device, compiled=compiled))
+    return set_up(recipe, Custom(), Machine(device))
 
 
 def _step(compute: Compute, size: int) -> float:

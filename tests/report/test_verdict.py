@@ -150,6 +150,22 @@ def test_a_panel_may_show_the_other_of_the_two(tmp_path):
     assert ends == [pytest.approx(0.77), pytest.approx(0.75)]
 
 
+def test_a_curve_that_goes_astray_leaves_the_others_to_be_seen(tmp_path):
+    """Losses 1.0, 0.6, 0.3 of one run, and 1.0, 0.6, 10⁹ of another."""
+    ends = {"steady": 0.8, "astray": -1e9}
+    groups = [
+        RunGroup(name, "a", (read_run(write_run(tmp_path / name, worst=(0.1, 0.5, end))),), True)
+        for name, end in ends.items()
+    ]
+    axes = panels_figure(groups, {"a": "worst"}, "rounds", 4, "loss").axes[0]
+    low, high = axes.get_ylim()
+    assert 0 < low < 0.3
+    assert 1.0 < high < 1.2
+    seen = panels_figure(groups[:1], {"a": "worst"}, "rounds", 4, "loss").axes[0].get_ylim()
+    assert seen[0] < 0.3
+    assert seen[1] == pytest.approx(1.0, abs=0.05)
+
+
 def test_how_soon_one_is_as_good_as_the_other_ever_gets(judged):
     """UBAR is best, 50 %, in round 1.  Basil is there in round 1 with one seed, in round 2 with the
     other: 1 and 2 times as late, 1.5 ± 0.71."""

@@ -22,6 +22,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1, 
 CHANCE: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": ":"}
 PANELS_IN_ROW = 4
 MARKS_ON_LINE = 8
+ASTRAY = 10  # times where a curve began: such a value would leave nothing to see of the others
 MOST_SHARED = 7  # labels in one legend for all panels
 # A scheme looks the same in every figure: its place here is that of its colour, marker and dash.
 LOOKS = (
@@ -149,6 +150,8 @@ def _curves(
             axes.tick_params(labelbottom=True)
     if quantity in SHARES:
         grid[0].set_ylim(bottom=0)  # of all panels, now that each has found what it needs above
+    elif (start := _start(grid)) and grid[0].get_ylim()[1] > ASTRAY * start:
+        grid[0].set_ylim(*_around(grid, start))
     figure.supylabel(says, fontsize=9, color=INK)
     handles = [] if apart else [_handle(label, place) for label, place in styles.items()]
     if chance:
@@ -158,6 +161,19 @@ def _curves(
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=across, handlelength=3.2)
     return figure
+
+
+def _start(grid: Iterable[Axes]) -> float:
+    """The largest value that a curve begins with; 0 if there are none."""
+    firsts = [float(np.ravel(line.get_ydata())[0]) for axes in grid for line in axes.lines]
+    return max((first for first in firsts if np.isfinite(first)), default=0.0)
+
+
+def _around(grid: Iterable[Axes], start: float) -> tuple[float, float]:
+    """Limits within which training is seen; what went astray leaves through the top."""
+    values = np.concatenate([np.ravel(line.get_ydata()) for axes in grid for line in axes.lines])
+    low, high = np.nanmin(values), 1.1 * start
+    return float(low - 0.05 * (high - low)), high
 
 
 def _has(case: RunGroup, quantity: str, metric: str) -> bool:

@@ -127,7 +127,11 @@ def _cells(entries: list[dict[str, Any]], metric: str, quantity: str) -> tuple[s
     if not known or len(known) < len(values):
         return "", ""
     mean, spread = mean_and_spread(known)
-    return f"{mean:.2f}", "" if spread is None else f"{spread:.2f}"
+    return _number(mean), "" if spread is None else _number(spread)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < 1e6 else f"{value:.0e}"  # of a run that went astray
 
 
 def _facts(found: Reproduction) -> dict[str, Any]:
@@ -157,6 +161,7 @@ def _facts(found: Reproduction) -> dict[str, Any]:
                 "seeds": len(each.runs),
                 **{metric: _last(each, metric, figure.quantity) for metric in METRICS},
                 "then": [_then(each, k, figure.quantity) for k in figure.at],
+                "success": _last(each, "worst", "attack_success"),
             }
             for each in found.traced
         ],
@@ -207,6 +212,7 @@ def _readme(facts: dict[str, Any], picture: bool) -> str:
             panel = f"({row['panel']}) {row['title']}"
             last = rounds, str(row["seeds"]), row["worst"], row["mean"]
             lines.append(_row(panel, row["curve"], *row["then"], *last))
+        lines += _successes(facts["results"])
     lines += ["", f"- command: `{facts['command']}` ({facts['size']})"]
     for key, word in (("commits", "commit"), ("machines", "machine")):
         if facts[key]:
@@ -214,6 +220,15 @@ def _readme(facts: dict[str, Any], picture: bool) -> str:
     if facts["seconds"]:
         lines.append(f"- computing time of all runs together: {facts['seconds']:.0f} s")
     return "\n".join(lines) + "\n"
+
+
+def _successes(results: list[dict[str, Any]]) -> list[str]:
+    """How often a backdoor's trigger works, where it was tried."""
+    tried = [f"{r['curve']} {r['success']} ({r['panel']})" for r in results if r["success"] != "–"]
+    said = (
+        "Of the inputs with its trigger the backdoor turns, at the worst benign node, in per cent: "
+    )
+    return ["", f"{said}{', '.join(tried)}."] if tried else []
 
 
 def _row(*cells: str) -> str:
