@@ -47,12 +47,12 @@ def start_and_stop(folder, number, *words):
         [*command, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while rounds_in(folder / "broken") < 6 and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=180)
     finally:
         process.kill()
         process.wait()
@@ -211,12 +211,12 @@ def test_a_comparison_told_to_stop_stops_its_processes_too(basil, tiny):
     )
     cases = [tiny / "both" / name for name in ("basil-none-seed0", "basil-gaussian-seed0")]
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while min(map(rounds_in, cases)) < 2 and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)  # returns once no worker holds the pipes
+        _, err = process.communicate(timeout=180)  # returns once no worker holds the pipes
     finally:
         process.kill()
         process.wait()
