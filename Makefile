@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 
-.PHONY: demo test test-all lint types imports check docs clean
+.PHONY: demo test test-all chaos lint types imports check docs clean
 
 demo: $(READY)
 	$(BIN)/basil compare demo --out runs/demo
@@ -14,6 +14,11 @@ test: $(READY)
 
 test-all: $(READY)
 	$(BIN)/pytest -n 2 -m "not figures"
+
+# Real peer code through ruined nights: make chaos SEEDS=1000, and one again: make chaos SEED=17.
+SEEDS ?= 100
+chaos: $(READY)
+	cd tests && ../$(BIN)/python -m chaos.run $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 lint: $(READY)
 	$(BIN)/ruff check .

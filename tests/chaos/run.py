@@ -1,0 +1,60 @@
+"""Many nights: `make chaos SEEDS=1000`, or one again: `make chaos SEED=17`."""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Iterable
+
+from chaos.night import Outcome, night
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many nights")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="one night alone, and what happened in it")
+    args = parser.parse_args()
+    if args.seed is not None:
+        found = night(args.seed, tell=True)
+        print(*found.violations or ["nothing was violated"], sep="\n")
+        return bool(found.violations)
+    return _many(range(args.first, args.first + args.seeds))
+
+
+def _many(seeds: range) -> int:
+    begin, shows = time.monotonic(), sys.stderr.isatty()
+    done: list[Outcome] = []
+    bad: list[Outcome] = []
+    # Not forked: threads of torch would be lost.
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+        try:
+            for found in pool.imap_unordered(night, seeds):
+                done.append(found)
+                if found.violations:
+                    bad.append(found)
+                    print(f"night {found.seed}: {'; '.join(found.violations)}")
+                    print(f"  again: {found.replay}", flush=True)
+                if shows:
+                    print(f"\r{_summary(done, bad, begin)}", end="", file=sys.stderr)
+        except KeyboardInterrupt:
+            pool.terminate()
+    if shows:
+        print(file=sys.stderr)
+    print(_summary(done, bad, begin))
+    return bool(bad)
+
+
+def _summary(done: Iterable[Outcome], bad: list[Outcome], begin: float) -> str:
+    nights = list(done)
+    hours = (time.monotonic() - begin) / 3600
+    faults = sum(each.faults + each.kills for each in nights)
+    return (
+        f"{len(nights)} nights, {faults} faults, {len(bad)} with violations,"
+        f" {len(nights) / hours:.0f} nights an hour"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

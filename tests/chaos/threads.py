@@ -1,0 +1,296 @@
+"""Time, threads and locks of a simulated world: greenlets that one seed drives.
+
+A thread runs until it waits; then the world picks the next one whose time has come.  Nothing
+sleeps: when all wait, the clock jumps.  Which of those that are ready goes first, and who is
+interrupted where it takes a lock, is drawn from the seed.  So a night is the same each time.
+
+A node that is killed is never resumed: none of its `finally` blocks runs while the world goes on.
+"""
+
+import heapq
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from itertools import count
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+INSTANT = 1e-6  # seconds
+YIELDS = 0.05  # how often a thread is interrupted where it takes a lock
+
+
+class Task:
+    """A thread of a node; `node` is None for what belongs to the world itself."""
+
+    def __init__(self, world: "World", work: Callable[[], object], node: int | None) -> None:
+        self.world, self.node = world, node
+        self.done = self.woken = False
+        self.error: BaseException | None = None
+        self.waiters: list[Task] = []
+        self._work = work
+        self._life = world.lives.get(node, 0)
+        self._number = 0  # of the wait that it is in
+        self.greenlet = greenlet(self._run, parent=world.hub)
+
+    @property
+    def dead(self) -> bool:
+        return self._life != self.world.lives.get(self.node, 0)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except GreenletExit:
+            pass
+        except Exception as error:
+            self.error = error
+            self.world.failed(self, error)
+        self.done = True
+        for waiter in self.waiters:
+            self.world.wake(waiter)
+
+
+class World:
+    """One night: its clock, its threads, and who is alive."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.hub = getcurrent()
+        self.lives: dict[int | None, int] = {}  # how often a node was killed
+        self.drift: dict[int | None, float] = {}  # by how much a node's clock is wrong
+        self.errors: list[tuple[int | None, BaseException]] = []
+        self.over = False
+        self._queue: list[tuple[float, float, int, Callable[[], object]]] = []
+        self._numbers = count()
+        self._tasks: dict[greenlet, Task] = {}
+
+    # -- the clock -----------------------------------------------------------------------------
+
+    def monotonic(self) -> float:
+        """Of the node that asks."""
+        return self.now + self.drift.get(self.node, 0.0)
+
+    def at(self, moment: float, work: Callable[[], object]) -> None:
+        entry = (max(moment, self.now), self.random.random(), next(self._numbers), work)
+        heapq.heappush(self._queue, entry)
+
+    def run(self, until: float, ended: Callable[[], bool] = lambda: False) -> None:
+        """Let all go on until then, or until nothing is left to do."""
+        assert getcurrent() is self.hub
+        while self._queue and not ended():
+            moment, _, _, work = heapq.heappop(self._queue)
+            if moment > until:
+                break
+            self.now = moment
+            work()
+
+    # -- threads -------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> Task | None:
+        return self._tasks.get(getcurrent())
+
+    @property
+    def node(self) -> int | None:
+        task = self.task
+        return None if task is None else task.node
+
+    def spawn(self, work: Callable[[], object], node: int | None, delay: float = 0.0) -> Task:
+        task = Task(self, work, node)
+        self._tasks[task.greenlet] = task
+        self.at(self.now + delay, lambda: self._resume(task, 0))
+        return task
+
+    def _resume(self, task: Task, number: int) -> None:
+        if not task.done and not task.dead and task._number == number:
+            task._number += 1
+            task.greenlet.switch()
+
+    def park(self, seconds: float | None = None) -> bool:
+        """Wait to be woken, or for so long.  Was it woken?"""
+        task = self.task
+        if task is None or task.dead or self.over:
+            raise GreenletExit  # of a dead node, when its remains are collected
+        task.woken = False
+        if seconds is not None:
+            number = task._number
+            # However short: a loop that waits for a deadline must get past it.
+            self.at(self.now + max(INSTANT, seconds), lambda: self._resume(task, number))
+        self.hub.switch()
+        if task.dead or self.over:
+            raise GreenletExit
+        return task.woken
+
+    def wake(self, task: Task) -> None:
+        if not task.done and not task.dead:
+            task.woken = True
+            number = task._number
+            self.at(self.now, lambda: self._resume(task, number))
+
+    def maybe_yield(self) -> None:
+        if self.task is not None and self.random.random() < YIELDS:
+            self.park(0.0)
+
+    def kill(self, node: int) -> None:
+        """As SIGKILL: nothing of it runs any more."""
+        self.lives[node] = self.lives.get(node, 0) + 1
+
+    def failed(self, task: Task, error: BaseException) -> None:
+        self.errors.append((task.node, error))
+
+    def close(self) -> None:
+        """What still waits ends, as the greenlets are collected; nobody hears of it."""
+        self.over = True
+        self._queue.clear()
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            if not task.done and task.greenlet:
+                with suppress(Exception):  # it is gone, and was to be
+                    task.greenlet.throw(GreenletExit)
+
+
+class Lock(AbstractContextManager["Lock"]):
+    """Also an RLock: whoever holds it may take it again."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._holder: Task | None = None
+        self._depth = 0
+        self._waiters: list[Task] = []
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        world, task = self._world, self._world.task
+        if task is None or task.dead or world.over:
+            return True
+        world.maybe_yield()
+        while self._holder not in (None, task) and not self._holder.dead:
+            if not blocking:
+                return False
+            self._waiters.append(task)
+            world.park(None if timeout < 0 else timeout)
+        self._holder, self._depth = task, self._depth + 1 if self._holder is task else 1
+        return True
+
+    def release(self) -> None:
+        if self._holder is not None and self._holder is self._world.task:
+            self._depth -= 1
+            if self._depth == 0:
+                self._free()
+
+    def _free(self) -> int:
+        depth, self._holder, self._depth = self._depth, None, 0
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            self._world.wake(waiter)
+        return depth
+
+    def __enter__(self) -> "Lock":
+        self.acquire()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+class Condition(AbstractContextManager["Condition"]):
+    def __init__(self, world: World) -> None:
+        self._world, self._lock = world, Lock(world)
+        self._waiters: list[Task] = []
+
+    def __enter__(self) -> "Condition":
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        task = self._world.task
+        assert task is not None
+        depth = self._lock._depth
+        self._waiters.append(task)
+        self._lock._free()
+        woken = self._world.park(timeout)
+        if task in self._waiters:
+            self._waiters.remove(task)
+        self._lock.acquire()
+        self._lock._depth = depth
+        return woken
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        end = None if timeout is None else self._world.now + timeout
+        while not (result := predicate()):
+            left = None if end is None else end - self._world.now
+            if left is not None and left <= 0:
+                break
+            self.wait(left)
+        return result
+
+    def notify_all(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            self._world.wake(waiter)
+
+    notify = notify_all
+
+
+class Event:
+    def __init__(self, world: World) -> None:
+        self._world, self._set = world, False
+        self._changed = Condition(world)
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+        self._changed.notify_all()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        with self._changed:
+            return bool(self._changed.wait_for(self.is_set, timeout))
+
+
+class Semaphore:
+    def __init__(self, world: World, value: int = 1) -> None:
+        self._world, self._value = world, value
+
+    def acquire(self, blocking: bool = True) -> bool:
+        while self._value <= 0:
+            if not blocking:
+                return False
+            self._world.park(0.001)
+        self._value -= 1
+        return True
+
+    def release(self) -> None:
+        self._value += 1
+
+
+class Thread:
+    """Of the node whose thread makes it."""
+
+    def __init__(
+        self,
+        world: World,
+        target: Callable[..., object],
+        args: tuple[Any, ...] = (),
+        name: str = "",
+        daemon: bool = True,
+    ) -> None:
+        self._world, self._target, self._args = world, target, args
+        self._task: Task | None = None
+
+    def start(self) -> None:
+        self._task = self._world.spawn(lambda: self._target(*self._args), self._world.node)
+
+    def is_alive(self) -> bool:
+        return self._task is not None and not self._task.done
+
+    def join(self, timeout: float | None = None) -> None:
+        task, me = self._task, self._world.task
+        while task is not None and me is not None and not task.done:
+            task.waiters.append(me)
+            if not self._world.park(timeout) and timeout is not None:
+                return
