@@ -5,6 +5,7 @@ import random
 import shutil
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from basil.peer.link import counters, gossip, guard, journal, outbox, reception,
 from basil.peer.members import authority
 from basil.peer.members.identity import Identity
 from basil.peer.messages import evidence
-from basil.peer.messages.bodies import REJOIN, Refused
+from basil.peer.messages.bodies import REJOIN
 from basil.peer.messages.manifest import decode
 from basil.peer.run import agreement, engine, inbox, liveness, peer, recording, start, status
 from basil.peer.run.agreement import Alone
@@ -29,6 +30,7 @@ from basil.peer.run.merge import merge
 from basil.recipe import load, to_toml
 from basil.record import disk
 from chaos.disks import Disks
+from chaos.insiders import Insider
 from chaos.threads import Condition, Event, Lock, Semaphore, Thread, World
 from chaos.wires import Network, Weather
 
@@ -92,11 +94,12 @@ class Night:
         self.draw = draw
         self.weather = Weather() if quiet else some_weather(draw)
         self.network = Network(self.world, self.weather)
-        self.network.seen = self._sent
+        self.network.says = self._says
         self.outcome = Outcome(seed)
         liars = 0 if quiet else draw.randint(0, BYZANTINE)
         self.attacks = dict.fromkeys(range(NODES), "none")
         self.attacks |= {i: draw.choice(ATTACKS[1:]) for i in draw.sample(range(NODES), liars)}
+        self.insiders = {i: Insider(draw) for i, attack in self.attacks.items() if attack != "none"}
         self.honest = [i for i, attack in self.attacks.items() if attack == "none"]
         self.peers: dict[int, peer.Peer] = {}
         self.ended: dict[int, str] = {}
@@ -192,7 +195,20 @@ class Night:
 
     def _look(self) -> None:
         self._over = self._all_ended()
+        for node, here in self.peers.items():
+            self._check_memory(node, here)
         self.world.at(self.world.now + LOOK, self._look)
+
+    def _check_memory(self, node: int, here: peer.Peer) -> None:
+        """What others can make a node hold is bounded (docs/operate/security.md)."""
+        limits = here.transport.limits
+        waiting = Counter(arrival.sender for _, arrival, _ in here.inbox._queue)
+        for sender, count in waiting.items():
+            if count > 2 * limits.waiting + 2:  # models and notes, and what a restart brought
+                self._violated(f"node {node} holds {count} messages of node {sender}")
+        for receiver, box in here.transport._outboxes.items():
+            if len(box._queue) > 3 * limits.outbox:
+                self._violated(f"node {node} keeps {len(box._queue)} messages for {receiver}")
 
     def _left_alone(self, node: int) -> bool:
         """It comes back when the ring is over: nobody is there any more whom it could ask."""
@@ -210,20 +226,16 @@ class Night:
 
     # -- what must hold ------------------------------------------------------------------------
 
-    def _sent(self, sender: Identity, frames: list[bytes]) -> None:
+    def _says(self, sender: Identity, frames: list[bytes]) -> list[bytes]:
         """An honest node never signs two different bodies under one number."""
-        if sender.node not in self.honest:
-            return
-        try:
-            manifest = decode(frames[0])
-        except Refused as refusal:
-            self._violated(f"node {sender.node} sent what cannot be read: {refusal}")
-            return
-        if manifest.kind == REJOIN:
-            return
+        if sender.node in self.insiders:
+            return self.insiders[sender.node].says(sender, frames)
+        manifest = decode(frames[0])
         key = (sender.node, manifest.stage, manifest.kind, manifest.round)
-        if self._signed.setdefault(key, manifest.sha256) != manifest.sha256:
+        signed = self._signed.setdefault(key, manifest.sha256)
+        if manifest.kind != REJOIN and signed != manifest.sha256:  # a note may ask once more
             self._violated(f"node {sender.node} signed two bodies for round {manifest.round}")
+        return frames
 
     def _judge(self) -> None:
         for node in self.honest:

@@ -83,7 +83,8 @@ class Network:
         self.served: dict[str, Served] = {}
         self.down: set[frozenset[int]] = set()  # links
         self.sent = self.faults = 0
-        self.seen: Callable[[Identity, list[bytes]], None] = lambda sender, frames: None
+        # Every message, as it is sent; a liar's may be another by then.
+        self.says: Callable[[Identity, list[bytes]], list[bytes]] = lambda sender, frames: frames
 
     # -- what takes the place of basil.peer.link.rpc -------------------------------------------
 
@@ -137,7 +138,7 @@ class Call:
         network, world = self.network, self.network.world
         network.sent += 1
         if self.method == rpc.DELIVER:
-            network.seen(self.identity, self.frames)
+            self.frames = network.says(self.identity, self.frames)
         world.at(world.now + self.timeout, lambda: self.end(None, Code.DEADLINE_EXCEEDED))
         if network.happens(network.weather.lost):
             return self  # until its deadline
