@@ -50,15 +50,18 @@ def _own_data(setup: Setup) -> dict[str, Any]:
 
 
 def room_for(setup: Setup, models: int | None = None) -> int:
-    """The bytes that a run may need at a time, about: a checkpoint beside the last one.
+    """The bytes that a run may need at a time, about: a checkpoint beside the last one or two.
 
-    models: in a checkpoint; in the simulator's at most some of each node.  In the end it is fewer.
+    models: in a peer's checkpoint.  The simulator's has at most some of each node, and the last two
+    are kept.  In the end it is fewer.
     """
     recipe, participants = setup.recipe, setup.participants
+    checkpoints = 2
     if models is None:
+        checkpoints = 3
         models = len(participants.members) * (3 if participants.graph is None else 5)
     turns = recipe.ring.nodes * recipe.scheme.rounds
-    return 2 * 4 * setup.compute.layout.size * models + LINE * turns + SLACK
+    return checkpoints * 4 * setup.compute.layout.size * models + LINE * turns + SLACK
 
 
 def recorder_of(

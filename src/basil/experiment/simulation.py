@@ -79,7 +79,10 @@ class Simulation:
         recorder = recorder_of(setup, folder, hooks)
         simulator = self.simulator(recorder)
         if resume:
-            saved = checkpoint.load(folder / run_folder.CHECKPOINT, setup.device)
+            newest, before = (
+                folder / name for name in (run_folder.CHECKPOINT, run_folder.CHECKPOINT_BEFORE)
+            )
+            saved = checkpoint.load_either(newest, before, setup.device)
             recorder.restore(saved["recorder"])
             simulator.restore(saved["engine"])
         else:
@@ -97,5 +100,5 @@ class Simulation:
         shared = {} if setup.shared is None else {"sharing": setup.shared.facts()}
         summary = conclude(setup, recorder, simulator.done, shared)
         with suppress(OSError):  # the run is finished, whatever becomes of it
-            (folder / run_folder.CHECKPOINT).unlink()
+            run_folder.drop_checkpoints(folder)
         return summary

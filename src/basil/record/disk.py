@@ -38,6 +38,11 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def partial_of(path: Path) -> Path:
+    """What is to become this file, while it is written."""
+    return path.with_name(f"{path.name}.partial")
+
+
 @contextmanager
 def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     """What is written to the file that this gives takes the place of `path`, whole or not at all.
@@ -45,7 +50,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     durable: it has reached the disk at the end, so that a power cut cannot undo it, and a disk that
     finds out late that it is full (a network's, a quota) keeps the old file.
     """
-    partial = path.with_name(f"{path.name}.partial")
+    partial = partial_of(path)
     try:
         yield partial
         if durable:

@@ -13,13 +13,14 @@ from typing import IO, Any, Protocol
 
 from torch import Tensor
 
+from basil.errors import UserError
 from basil.learning.promises import Promise, Selection
 from basil.protocol.numbering import RING
 from basil.protocol.requests import Record
 from basil.record import checkpoint
 from basil.record.callback import Callback
 from basil.record.evaluate import Evaluation, evaluate
-from basil.record.run_folder import CHECKPOINT, JOINS, METRICS, SELECTIONS
+from basil.record.run_folder import CHECKPOINT, CHECKPOINT_BEFORE, JOINS, METRICS, SELECTIONS
 from basil.topology import Ring
 
 
@@ -73,6 +74,7 @@ class Hooks:
     callbacks: Sequence[Callback] = ()
 
 
+FILES = {METRICS: "metrics", SELECTIONS: "selections", JOINS: "joins"}  # as a checkpoint says
 WORK = ("messages", "bytes", "evaluations", "steps", "distances")
 
 
@@ -240,7 +242,7 @@ class Recorder:
         self.end_rounds(engine)
         stop = self.hooks.stop()
         if stop or time.monotonic() - self._saved >= self.checkpoint_seconds:
-            self.save(engine)
+            self.save(engine, keep_before=True)
         return not stop
 
     def finish(self, engine: Engine) -> None:
@@ -249,7 +251,8 @@ class Recorder:
             self._end_round(engine)
         self._settle()
 
-    def save(self, engine: Engine) -> None:
+    def save(self, engine: Engine, keep_before: bool = False) -> None:
+        """keep_before: who may be heard by others must not go back to an older checkpoint."""
         self._settle()
         self._metrics.flush()
         self._selections.flush()
@@ -270,7 +273,8 @@ class Recorder:
             "joins": 0 if self._joins is None else self._joins.tell(),
         }
         tree = {"engine": engine.snapshot(), "recorder": mine}
-        checkpoint.save(self.folder / CHECKPOINT, tree, durable=True)
+        before = self.folder / CHECKPOINT_BEFORE if keep_before else None
+        checkpoint.save(self.folder / CHECKPOINT, tree, durable=True, before=before)
         self._saved = time.monotonic()
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -284,13 +288,20 @@ class Recorder:
             for k, models in saved["waiting"].items()
         }
         self._seconds, self._saved = saved["seconds"], time.monotonic()
-        for name, length in (
-            (METRICS, saved["metrics"]),
-            (SELECTIONS, saved["selections"]),
-            (JOINS, saved["joins"]),
-        ):
+        lengths = {name: saved[key] for name, key in FILES.items()}
+        for name, length in lengths.items():
+            self._check(name, length)
+        for name, length in lengths.items():
             if not length:  # nothing had been written: what is there now is of no account
                 (self.folder / name).unlink(missing_ok=True)
                 continue
             with (self.folder / name).open("r+b") as file:
                 file.truncate(length)
+
+    def _check(self, name: str, length: int) -> None:
+        """Is all of a file here that was written before the checkpoint?"""
+        path = self.folder / name
+        there = path.stat().st_size if path.exists() else None
+        if length > (there or 0):
+            what = "gone" if there is None else f"cut off after {there} of {length} bytes"
+            raise UserError(f"{self.folder} cannot go on: its {name} is {what}; run it anew")

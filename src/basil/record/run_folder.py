@@ -13,13 +13,14 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.learning.layout import Layout
-from basil.record.disk import TAKES_NO_MORE, replacing, save_tensors
+from basil.record.disk import TAKES_NO_MORE, partial_of, replacing, save_tensors
 
 RECIPE, FACTS, SUMMARY = "recipe.toml", "run.json", "summary.json"
 METRICS, SELECTIONS = "metrics.jsonl", "selections.csv"
 JOINS = "joins.csv"  # whose model was taken between groups
 SHARING, ANONYMITY = "sharing.json", "anonymity.csv"
 CHECKPOINT, MODELS = "checkpoint.safetensors", "models.safetensors"
+CHECKPOINT_BEFORE = "checkpoint-before.safetensors"  # the last but one: should the last be damaged
 LOCK = ".lock"
 
 
@@ -77,10 +78,18 @@ def clear(folder: Path) -> None:
     """Remove the run that a folder holds, and nothing else in it."""
     if not (folder / FACTS).exists():
         return
-    files = (RECIPE, SUMMARY, METRICS, SELECTIONS, JOINS, SHARING, ANONYMITY, CHECKPOINT, MODELS)
+    files = (RECIPE, SUMMARY, METRICS, SELECTIONS, JOINS, SHARING, ANONYMITY, MODELS)
     with held(folder):
+        drop_checkpoints(folder)
         for name in (*files, FACTS):  # what makes it a run goes last
             (folder / name).unlink(missing_ok=True)
+
+
+def drop_checkpoints(folder: Path) -> None:
+    """Those of a run that is finished, and what a kill has left of one."""
+    for name in (CHECKPOINT, CHECKPOINT_BEFORE):
+        for file in (folder / name, partial_of(folder / name)):
+            file.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any, durable: bool = False) -> None:
