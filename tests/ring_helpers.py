@@ -166,7 +166,9 @@ def files_of_run(folder: Path) -> tuple[Any, ...]:
     for entry in [summary, *metrics]:
         del entry["seconds"]
     models = (folder / "models.safetensors").read_bytes()
-    return summary, metrics, (folder / "selections.csv").read_text(), models
+    joins = folder / "joins.csv"
+    between = joins.read_text() if joins.exists() else None
+    return summary, metrics, (folder / "selections.csv").read_text(), between, models
 
 
 class StopAfter:

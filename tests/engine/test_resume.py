@@ -3,14 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from basil.engine.simulate import Simulator
 from basil.errors import UserError
 from basil.experiment import Hooks, Interrupted, Simulation, resume, set_up
+from basil.learning.pool import Batch
+from basil.protocol.requests import Checkpoint, Protocol, Receive, Record, Score, Send
 from basil.recipe import parse
-from basil.record.run_folder import CHECKPOINT
+from basil.record.run_folder import CHECKPOINT, CHECKPOINT_BEFORE
 
-from ring_helpers import StopAfter, files_of_run
+from ring_helpers import Quadratic, StopAfter, UnitCosts, Witness, files_of_run
 
 CASES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -97,7 +101,45 @@ def test_a_checkpoint_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         Simulation(set_up(recipe({}))).run(folder, Hooks(stop=StopAfter(3)))
-    file = folder / CHECKPOINT
-    file.write_bytes(file.read_bytes()[:1000])
+    for file in (folder / CHECKPOINT, folder / CHECKPOINT_BEFORE):
+        file.write_bytes(file.read_bytes()[:1000])
     with pytest.raises(UserError, match="checkpoint"):
         resume(folder)
+
+
+def test_what_waited_at_a_checkpoint_is_handed_out_in_the_order_in_which_it_came() -> None:
+    """Node 0 is busy while node 2 sends and then node 1: it hears them so, stopped or not."""
+    compute = Quadratic((1.0, 2.0, 3.0), 0.0).compute()
+    x, batch = compute.initial, Batch(np.array([0]))
+
+    def start(node: int, now: float, state: dict[str, Any] | None, rejoin: int | None) -> Protocol:
+        if node > 0:
+            if node == 1:
+                yield Score(x, batch)
+            yield Send((0,), 1, x)
+            yield Checkpoint(1, dict)
+            return
+        if state is None:
+            for _ in range(9):
+                yield Score(x, batch)
+            yield Record(1, x)
+            yield Checkpoint(2, lambda: {"busy": False})
+        for _ in range(2):
+            heard.append((yield Receive(100.0)).sender)
+        yield Receive(100.0)  # it is still there when the run is stopped
+
+    class Stop(Witness):
+        def instant(self, simulator: Simulator) -> bool:
+            self.snapshot = simulator.snapshot()
+            return False
+
+    nodes, timing, stop = dict.fromkeys(range(3), False), UnitCosts(1.0, 1.0, 1.0), Stop()
+    heard: list[int] = []
+    assert Simulator(nodes, start, compute, timing, Witness()).run()
+    assert heard == [2, 1]
+    assert not Simulator(nodes, start, compute, timing, stop).run()
+    heard.clear()
+    again = Simulator(nodes, start, compute, timing, Witness())
+    again.restore(stop.snapshot)
+    assert again.run()
+    assert heard == [2, 1]

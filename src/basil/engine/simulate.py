@@ -379,10 +379,12 @@ class Simulator:
         self._at(process.since, STARTS, process.node, lambda: self._resume(process, None))
         for fields in log:
             arrival = Arrival(*fields)
-            # What had arrived before the checkpoint and was not taken in yet arrives after it.
-            time = max(arrival.time, process.since)
+            if arrival.time <= process.since:  # it waited there already, behind those before it
+                process.inbox.append(arrival)
+                process.log.append(arrival)
+                continue
             again = partial(self._deliver, arrival, (process.node,))
-            self._at(time, ARRIVES, arrival.sender, again)
+            self._at(arrival.time, ARRIVES, arrival.sender, again)
 
 
 def _fields(arrival: Arrival) -> list[Any]:

@@ -33,13 +33,15 @@ def basil_plus(node: Node) -> Protocol:
         if mine.stage == JOINING:
             yield from start_from(groups, k - 1)
             mine.stage = RING
+            yield from inbox.report()
+            yield inbox.checkpoint()
         yield from robust_training(groups.node, inbox, inbox.numbering.last_lap(k))  # Stage 2
         if mine.stage == AGGREGATION:
             yield from aggregate(groups, k)  # Stage 3
         if mine.stage == MULTICAST:
             yield from hand_round(groups, k)  # Stage 4
             yield from start_from(groups, k)
-            yield from groups.report()
+            yield from inbox.report()
             yield Record(k, mine.model)
             mine.stage = RING
             yield inbox.checkpoint()
@@ -52,12 +54,13 @@ def aggregate(groups: Exchange, k: int) -> Protocol:
         mine.stage = MULTICAST
         yield groups.inbox.checkpoint()
         return
-    lap, z = groups.numbering.last_lap(k), mine.model
-    for hop in groups.route.hops:
+    lap, z = groups.numbering.last_lap(k), mine.model if mine.average is None else mine.average
+    for hop in groups.route.hops[mine.hops :]:  # whoever was restarted goes on in the midst of them
         sent = groups.call(k, AGGREGATION, hop.source, hop.depth)
         chosen = yield from groups.chosen_of(sent, lap, z, (hop.own, hop.theirs))  # eq. (13)
         z = yield Combine(partial(mixed, z, chosen, hop.own, hop.theirs), averages=1)  # eq. (11)
-    mine.stage = MULTICAST
+        mine.hops, mine.average = mine.hops + 1, z
+    mine.stage, mine.hops, mine.average = MULTICAST, 0, None
     yield from groups.send(groups.last(groups.route.target), groups.numbering.aggregation(k), z)
 
 

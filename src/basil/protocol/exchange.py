@@ -49,7 +49,6 @@ class Exchange:
         self.route = grouping.routes[group]
         self.sources = self._sources()
         self.by_outcome = groups.by_outcome and place.rule is not None
-        self.records: list[Record] = []  # of choices since the last checkpoint
         self.scored_in = 0  # the ring's round whose batch is scored on, while no turn is due
 
     def last(self, group: int) -> tuple[int, ...]:
@@ -108,7 +107,7 @@ class Exchange:
                 received.replace(Entry(entry.sender, entry.step, average, losses, lap))
         candidates, choice = yield from self.inbox.select(received, lap, batch, own, {})
         chosen = candidates.senders, choice.selected
-        self.records.append(
+        self.inbox.records.append(
             Record(call.round, self.inbox.state.model, *chosen, call.stage, last=False)
         )
         return choice.selected.among([*models, own]) if self.by_outcome else choice.model
@@ -148,13 +147,8 @@ class Exchange:
 
     # -- send ------------------------------------------------------------------------------------
 
-    def report(self) -> Protocol:
-        """Choices are recorded at the moment of a checkpoint, or a resumed run repeats them."""
-        records, self.records = self.records, []
-        yield from records
-
     def send(self, to: tuple[int, ...], number: int, model: Tensor) -> Protocol:
-        yield from self.report()
+        yield from self.inbox.report()
         state = self.inbox.state
         state.number = number
         state.now = yield Send(to, number, model)
@@ -188,6 +182,7 @@ class Exchange:
         state, first = self.inbox.state, self.numbering.last_lap(k - 1) + 1
         state.stage = JOINING if self.numbering.joined and k > 1 else RING
         state.between.clear()
+        state.hops, state.average = 0, None
         state.number = self.numbering.number(first)
         yield from self.inbox.rejoin(first)
 

@@ -20,6 +20,7 @@ from basil.protocol.requests import (
     Missing,
     Protocol,
     Receive,
+    Record,
     Rejoin,
     Request,
     Score,
@@ -54,6 +55,8 @@ class State:
     # Basil+: models of the other two stages by number and sender; who sent none the last time.
     between: dict[tuple[int, int], Entry] = field(default_factory=dict)
     silent: set[tuple[str, int]] = field(default_factory=set)
+    hops: int = 0  # of the aggregation, that are over
+    average: Tensor | None = None  # after these
 
 
 class Inbox:
@@ -72,6 +75,7 @@ class Inbox:
         self.predecessors = frozenset(self.ring.behind(node.id, place.reach))
         self.successors = self.ring.ahead(node.id, place.reach)
         self.elsewhere: Callable[[Arrival, Tensor], None] = lambda arrival, model: None
+        self.records: list[Record] = []  # of choices between groups since the last checkpoint
         x0, start = node.initial_model, node.start
         if node.state is not None:
             self.state = restored(State, node.state)
@@ -140,6 +144,11 @@ class Inbox:
         if self.numbering.joined and self.numbering.ends_laps(k):
             state.stage = AGGREGATION
         return self.checkpoint()
+
+    def report(self) -> Protocol:
+        """Choices are recorded at the moment of a checkpoint, or a resumed run repeats them."""
+        records, self.records = self.records, []
+        yield from records
 
     def checkpoint(self) -> Checkpoint:
         stage = RING if self.state.stage == JOINING else self.state.stage
@@ -216,6 +225,7 @@ class Inbox:
         number = self.numbering.number(state.turned)
         if state.turned and state.number == number:
             state.served[returned] = state.round
+            yield from self.report()
             yield Send((returned,), number, state.passed_on)
             yield self.checkpoint()
 
