@@ -10,7 +10,7 @@ from basil.errors import UserError
 from basil.experiment import Machine, Simulation, set_up
 from basil.many.worker import run_tasks
 from basil.recipe import load, to_tree
-from basil.record.run_folder import FACTS, SUMMARY, held
+from basil.record.run_folder import FACTS, FAULT, SUMMARY, held
 
 RECIPE = load("demo", ["scheme.rounds=1", "record.models=false"])
 
@@ -29,6 +29,25 @@ def test_a_second_writer_is_refused_and_nothing_is_touched(tmp_path: Path) -> No
     [(summary, _)] = run_tasks([(to_tree(RECIPE), str(folder))], Machine("cpu"))
     assert summary is not None
     assert (folder / SUMMARY).exists()
+
+
+def test_a_run_that_is_finished_later_keeps_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [(to_tree(RECIPE), str(tmp_path / "run"))]
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Simulation, "instants", broken)
+        [(summary, sentence)] = run_tasks(tasks, Machine("cpu"))
+    assert summary is None
+    assert sentence == "RuntimeError: a fault of ours (the traceback is in its error.txt)"
+    assert "a fault of ours" in (tmp_path / "run" / FAULT).read_text()
+    [(summary, _)] = run_tasks(tasks, Machine("cpu"))
+    assert summary is not None
+    assert not (tmp_path / "run" / FAULT).exists()
 
 
 def test_who_is_killed_lets_go(tmp_path: Path) -> None:

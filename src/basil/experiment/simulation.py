@@ -100,5 +100,5 @@ class Simulation:
         shared = {} if setup.shared is None else {"sharing": setup.shared.facts()}
         summary = conclude(setup, recorder, simulator.done, shared)
         with suppress(OSError):  # the run is finished, whatever becomes of it
-            run_folder.drop_checkpoints(folder)
+            run_folder.drop_leftovers(folder)
         return summary

@@ -29,13 +29,12 @@ from basil.recipe import code_of, parse
 from basil.record.callback import named
 from basil.record.disk import replacing
 from basil.record.read import read_run
-from basil.record.run_folder import CHECKPOINT, FACTS, SUMMARY, held
+from basil.record.run_folder import CHECKPOINT, FACTS, FAULT, SUMMARY, drop_leftovers, held
 
 Task = tuple[dict[str, Any], str]
 """A recipe as a tree, and its run folder."""
 Finished = tuple[dict[str, Any] | None, str | None]
 """A summary, or the sentence that says why there is none."""
-FAULT = "error.txt"  # in a run folder: the traceback of what should not have happened
 HERE = Whereabouts()
 _stopping = False
 
@@ -157,4 +156,4 @@ def unpack(folder: Path, files: Mapping[str, bytes]) -> None:
         with replacing(path) as partial_file:
             partial_file.write_bytes(files[name])
     if SUMMARY in files:  # what a pool had begun here is not gone on with
-        (folder / CHECKPOINT).unlink(missing_ok=True)
+        drop_leftovers(folder)

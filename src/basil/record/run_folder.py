@@ -21,6 +21,7 @@ JOINS = "joins.csv"  # whose model was taken between groups
 SHARING, ANONYMITY = "sharing.json", "anonymity.csv"
 CHECKPOINT, MODELS = "checkpoint.safetensors", "models.safetensors"
 CHECKPOINT_BEFORE = "checkpoint-before.safetensors"  # the last but one: should the last be damaged
+FAULT = "error.txt"  # the traceback of what should not have happened
 LOCK = ".lock"
 
 
@@ -80,13 +81,14 @@ def clear(folder: Path) -> None:
         return
     files = (RECIPE, SUMMARY, METRICS, SELECTIONS, JOINS, SHARING, ANONYMITY, MODELS)
     with held(folder):
-        drop_checkpoints(folder)
+        drop_leftovers(folder)
         for name in (*files, FACTS):  # what makes it a run goes last
             (folder / name).unlink(missing_ok=True)
 
 
-def drop_checkpoints(folder: Path) -> None:
-    """Those of a run that is finished, and what a kill has left of one."""
+def drop_leftovers(folder: Path) -> None:
+    """What a finished run does not need: its checkpoints, and what failed attempts have left."""
+    (folder / FAULT).unlink(missing_ok=True)
     for name in (CHECKPOINT, CHECKPOINT_BEFORE):
         for file in (folder / name, partial_of(folder / name)):
             file.unlink(missing_ok=True)
