@@ -29,6 +29,7 @@ class Server(ThreadingHTTPServer):
         self.failures = 0
         self.ranges = True
         self.asked = []  # (path, Range header) of each request
+        self.look = lambda: None  # called before each answer
 
     def url(self, path):
         return f"http://127.0.0.1:{self.server_port}/{path}"
@@ -40,6 +41,7 @@ class Answer(BaseHTTPRequestHandler):
     def do_GET(self):
         wanted = self.headers.get("Range")
         self.server.asked.append((self.path[1:], wanted))
+        self.server.look()
         if self.path[1:] not in self.server.files:
             self.send_error(404)
             return
@@ -149,6 +151,14 @@ def test_a_broken_download_continues_in_the_next_call(server, folder, monkeypatc
     assert server.asked[-1] == ("file.gz", "bytes=65536-")
     assert (folder / "file.gz").read_bytes() == CONTENT
     assert listing(folder) == ["file.gz"]
+
+
+def test_whoever_is_killed_meanwhile_leaves_nothing_but_the_piece_to_go_on_from(server, folder):
+    seen = []
+    server.look = lambda: seen.append(listing(folder))
+    server.failures = 1
+    get("mnist", progress=False)
+    assert seen == [[], ["file.gz.part"]]
 
 
 def test_a_server_without_ranges_sends_it_all_again(server, folder):

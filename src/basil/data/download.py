@@ -1,16 +1,13 @@
-"""A downloader for pooch that carries on where an earlier attempt broke off.
+"""A download that carries on where an earlier attempt broke off.
 
 Bytes are gathered in a `.part` file beside the target, which outlives failures and even the
-process.  The next attempt asks the server for the rest alone.  pooch then compares checksums
-before the file gets its name.
+process.  The next attempt asks the server for the rest alone.
 """
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import requests
 
@@ -20,7 +17,7 @@ TIMEOUT = (10.0, 60.0)  # seconds: to connect, and between two pieces of the ans
 
 @dataclass
 class Resume:
-    """Called by pooch with (url, output file, pooch).  Attempts pause 1, 2, 4 ... seconds apart.
+    """Attempts pause 1, 2, 4 ... seconds apart.
 
     report(done, total) is told of progress in bytes; total is None while unknown.
     """
@@ -31,7 +28,8 @@ class Resume:
     pause: float = 1.0
     stale: bool = False  # whether the file was built on a piece found on disk at the start
 
-    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
+    def fetch(self, url: str) -> bool:
+        """Complete the part; was it built on a piece that was there before?"""
         self.stale = _size(self.part) > 0
         for attempt in range(1, self.attempts + 1):
             try:
@@ -41,7 +39,7 @@ class Resume:
                 if attempt == self.attempts or _hopeless(error):
                     raise
                 time.sleep(self.pause * 2 ** (attempt - 1))
-        os.replace(self.part, output_file)
+        return self.stale
 
     def _continue(self, url: str) -> None:
         have = _size(self.part)

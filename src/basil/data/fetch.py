@@ -4,6 +4,7 @@ A file gets its name only once its checksum is right.  What a broken attempt bro
 continued by the next one.  This is the one place in Basil that talks to servers of other people.
 """
 
+import hashlib
 import os
 import shutil
 import sys
@@ -58,44 +59,47 @@ def get(
 def _fetch(name: str, download: Download, folder: Path, progress: bool) -> Path:
     """The file of this download, whole and with the right checksum."""
     try:
-        import pooch
         import requests
 
         from basil.data.download import Resume
     except ImportError as error:
         raise UserError(
             f"fetching data needs the package {error.name!r}, which is not installed here: run "
-            f"`pip install pooch requests`, or copy {download.url} to {folder} by hand"
+            f"`pip install requests`, or copy {download.url} to {folder} by hand"
         ) from None
-    pooch.get_logger().setLevel("WARNING")  # it would announce what the progress bar shows
 
     target: Path = folder / download.file
     part = target.with_name(target.name + ".part")
     again = f"run `basil data get {name}` again"
-    with _progress_bar(download.file, progress) as report:
-        while True:
-            resume = Resume(part, report, ATTEMPTS, PAUSE)
-            try:
-                pooch.retrieve(
-                    download.url, download.checksum, download.file, folder, downloader=resume
-                )
-                return target
-            except ValueError:  # pooch's word for a wrong checksum; its temporary file is gone
-                if resume.stale:  # the old piece may be of another version: once more, from zero
-                    continue
-                what = (
-                    f"{download.url} does not have the checksum {download.checksum}, so {target} "
-                    f"was not kept; {again}, and if that does not help the server has changed it"
-                )
-            except requests.RequestException as error:
-                what = f"{target} could not be fetched from {download.url} ({error}); {again}"
-                if part.exists():
-                    what += f" to continue after the {part.stat().st_size} bytes it has"
-            except OSError as error:
-                what = f"{target} cannot be written ({error.strerror}); make room and {again}"
-            # pooch would leave a wrong file from earlier where it is; nobody should load it.
-            target.unlink(missing_ok=True)
-            raise UserError(what)
+    try:
+        if target.exists() and _has(target, download.checksum):
+            return target
+        target.unlink(missing_ok=True)  # a wrong file from earlier: nobody should load it
+        with _progress_bar(download.file, progress) as report:
+            stale = True
+            while stale:  # the old piece may be of another version: once more, from zero
+                stale = Resume(part, report, ATTEMPTS, PAUSE).fetch(download.url)
+                if _has(part, download.checksum):
+                    os.replace(part, target)
+                    return target
+                part.unlink()
+        what = (
+            f"{download.url} does not have the checksum {download.checksum}, so {target} "
+            f"was not kept; {again}, and if that does not help the server has changed it"
+        )
+    except requests.RequestException as error:
+        what = f"{target} could not be fetched from {download.url} ({error}); {again}"
+        if part.exists():
+            what += f" to continue after the {part.stat().st_size} bytes it has"
+    except OSError as error:
+        what = f"{target} cannot be written ({error.strerror}); make room and {again}"
+    raise UserError(what)
+
+
+def _has(file: Path, checksum: str) -> bool:
+    algorithm, _, digits = checksum.partition(":")
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, algorithm).hexdigest() == digits
 
 
 def _extract(archive: Path, files: Source, folder: Path) -> None:
