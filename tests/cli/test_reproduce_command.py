@@ -132,7 +132,7 @@ import sys
 from importlib.abc import MetaPathFinder
 
 class Absent(MetaPathFinder):
-    names = {"matplotlib", "jinja2", "rich", "sklearn", "pooch", "requests", "platformdirs", "ray",
+    names = {"matplotlib", "jinja2", "rich", "sklearn", "requests", "platformdirs", "ray",
              "pyarrow", "tensorboard", "markupsafe", "scipy"}
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in self.names:
