@@ -1,13 +1,19 @@
 """A Prometheus endpoint: how this node is, and what it thinks of the others.
 
 It listens on loopback unless told otherwise: there is no password, and who selects whom is nobody
-else's business.
+else's business.  Nor does it let anybody use up this process's files and threads: it has few
+connections at a time, and a new one displaces the oldest.
 """
 
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from socketserver import ThreadingMixIn
+from threading import Lock, Semaphore, Thread
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from basil.errors import UserError
@@ -15,6 +21,8 @@ from basil.peer.run.status import Status
 
 COUNTS = ("sent", "received", "bytes_sent", "bytes_received", "retries", "dropped")
 Counts = dict[int, dict[str, Any]]
+CONNECTIONS = 8  # at a time
+SECONDS = 5.0  # in which each must say something, or take what it is sent
 
 
 class Figures:
@@ -60,9 +68,12 @@ def serve(address: str, figures: Figures) -> Callable[[], None]:
     registry = CollectorRegistry()
     registry.register(figures)
     try:
-        server, thread = start_http_server(int(port), host or "127.0.0.1", registry)
+        server = Server(host or "127.0.0.1", int(port))
     except OSError as error:
         raise UserError(f"--metrics {address} cannot be listened on: {error.strerror}") from error
+    server.set_app(make_wsgi_app(registry))
+    thread = Thread(target=server.serve_forever, name="basil-metrics", daemon=True)
+    thread.start()
 
     def end() -> None:
         server.shutdown()
@@ -70,3 +81,46 @@ def serve(address: str, figures: Figures) -> Callable[[], None]:
         thread.join()
 
     return end
+
+
+class Handler(WSGIRequestHandler):
+    """One connection, which is given up if it stands still."""
+
+    timeout = SECONDS
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not to the node's log."""
+
+
+class Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, and few of them."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int) -> None:
+        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        self.address_family = family
+        self._places, self._lock = Semaphore(CONNECTIONS), Lock()
+        self._open: dict[Any, None] = {}  # the oldest first
+        super().__init__((str(place[0]), port), Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._places.acquire(blocking=False):
+            with self._lock, suppress(StopIteration, OSError):  # it may have ended meanwhile
+                next(iter(self._open)).shutdown(socket.SHUT_RDWR)
+            self._places.acquire()
+        with self._lock:
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def close_request(self, request: Any) -> None:
+        super().close_request(request)
+        with self._lock:
+            known = request in self._open
+            self._open.pop(request, None)
+        if known:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever hangs up or says nothing is not worth a line in the node's log."""
