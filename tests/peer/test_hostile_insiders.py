@@ -1,8 +1,6 @@
 """Members that lie, flood and fuzz: found out, or simply without effect."""
 
 import random
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ from basil.peer.members.roster import load_roster
 from basil.peer.messages.evidence import Proof, decode_proof
 from basil.peer.messages.manifest import signed_by_sender
 
+from hostile_http2 import PREFACE, call, frame, tls
 from peer_helpers import (
     STAGE,
     Peer,
@@ -187,13 +186,13 @@ def test_20000_fuzzed_frames_from_a_member_leave_the_node_as_it_was(ring: Path) 
     """Raw HTTP/2 over a TLS connection with a valid certificate, many frames on each."""
     generator = random.Random(2)
     with Victim(ring, 1) as victim, Rogue(ring, 0) as fuzzer, Rogue(ring, 2) as honest:
-        host, _, port = load_roster(ring).members[1].address.rpartition(":")
+        address = load_roster(ring).members[1].address
         before = victim.tell()
         sent = 0
         while sent < 20_000:
-            with _raw(ring / "node-0", host, int(port)) as link:
+            with tls(ring / "node-0", address) as link:
                 try:
-                    link.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4, 0, 0, b""))
+                    link.sendall(PREFACE + frame(4, 0, 0, b""))
                     for _ in range(100):
                         link.sendall(_fuzzed(generator, fuzzer))
                         sent += 1
@@ -207,54 +206,22 @@ def test_20000_fuzzed_frames_from_a_member_leave_the_node_as_it_was(ring: Path) 
     assert facts["threads"] <= before["threads"] + 10
 
 
-def _raw(folder: Path, host: str, port: int) -> ssl.SSLSocket:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-    context.load_verify_locations(folder / "ca.crt")
-    context.set_alpn_protocols(["h2"])
-    raw = socket.create_connection((host, port), 10)
-    return context.wrap_socket(raw, server_hostname="node-1")
-
-
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    head = len(payload).to_bytes(3, "big") + bytes([kind, flags])
-    return head + stream.to_bytes(4, "big") + payload
-
-
 def _fuzzed(generator: random.Random, rogue: Rogue) -> bytes:
     """A frame that is nearly right, or not at all."""
     payload = generator.randbytes(generator.choice([0, 1, 4, 8, 5, 60, 3000]))
     match generator.randrange(5):
         case 0:
-            return _frame(generator.randrange(256), generator.randrange(256), 1, payload)
+            return frame(generator.randrange(256), generator.randrange(256), 1, payload)
         case 1:
             stream = generator.choice([0, 1, 3, 2**31 - 1])
-            return _frame(generator.randrange(10), 0, stream, payload)
+            return frame(generator.randrange(10), 0, stream, payload)
         case 2:  # headers of a call that is well-formed, then a body that is not
-            call = _frame(1, 4, 2 * generator.randrange(1, 2**20) + 1, _CALL)
-            return call + _frame(0, 1, 1, b"\0" + len(payload).to_bytes(4, "big") + payload)
+            begun = frame(1, 4, 2 * generator.randrange(1, 2**20) + 1, call(rpc.DELIVER))
+            return begun + frame(0, 1, 1, b"\0" + len(payload).to_bytes(4, "big") + payload)
         case 3:  # a data frame that claims to be longer than it is
-            return b"\xff\xff\xff" + _frame(0, 0, 1, payload)[3:]
+            return b"\xff\xff\xff" + frame(0, 0, 1, payload)[3:]
         case _:
             return payload
-
-
-def _literal(name: bytes, value: bytes) -> bytes:
-    """HPACK, a literal header without indexing."""
-    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
-
-
-_CALL = b"".join(
-    _literal(name, value)
-    for name, value in [
-        (b":method", b"POST"),
-        (b":scheme", b"https"),
-        (b":path", rpc.DELIVER.encode()),
-        (b":authority", b"node-1"),
-        (b"content-type", b"application/grpc"),
-        (b"te", b"trailers"),
-    ]
-)
 
 
 def test_fuzzed_calls_leave_the_node_as_it_was(ring: Path) -> None:

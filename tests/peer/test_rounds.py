@@ -168,4 +168,4 @@ def test_a_refusal_does_not_hold_on_to_the_body(rogues: list[Rogue], tmp_path: P
     for frames in ([manifest.encode()], [manifest.encode(), body[:-1]], [b"x"], [], [b"{}", body]):
         assert node.deliver(rogues[0], frames) in ("truncated", "frame", "manifest")
     assert node.deliver(rogues[0], frames_of(manifest, body)) == "taken"
-    assert node.reception._active == set()
+    assert node.reception._active == {}

@@ -29,6 +29,7 @@ class Limits:
     waiting: int = 2  # messages of one sender and kind that the node has not taken yet
     asks: float = 20.0  # questions a second that a member may put, on average
     asks_burst: int = 60  # and at once
+    asking: int = 2  # questions of one member that are heard at the same time
     notes: float = 5.0  # notes (rejoin, absent) a second that a member may send, on average
     notes_burst: int = 10  # and at once
     stages: int = 64  # stages of a run in which a member may speak

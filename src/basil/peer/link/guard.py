@@ -1,10 +1,12 @@
-"""Bounds in time: transfers that do not move are ended, and talkative members are slowed down."""
+"""Bounds in time and number: what does not move is ended, and nobody has much under way at once."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
+
+from basil.peer.messages.bodies import Refused
 
 SWEEP = 0.1  # seconds
 
@@ -63,6 +65,29 @@ class Guard:
                 watched.ended = True
                 with suppress(Exception):  # it may have ended by itself; the guard must not
                     watched.cancel()
+
+
+class Places(dict[int, int]):
+    """How many each member has under way: so many at the same time, and no more."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self._lock = Lock()
+
+    @contextmanager
+    def take(self, node: int) -> Iterator[None]:
+        with self._lock:
+            if self.get(node, 0) >= self._most:
+                raise Refused("busy", f"{self._most} of this sender under way already")
+            self[node] = self.get(node, 0) + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self[node] -= 1
+                if not self[node]:
+                    del self[node]
 
 
 class Rate:

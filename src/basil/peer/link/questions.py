@@ -46,7 +46,7 @@ def decode(data: bytes, roster: Roster, to: int) -> Frame:
         raise Refused("frame", "no JSON") from error
     if not isinstance(tree, dict) or list(tree) != _FIELDS:
         raise Refused("frame", "not its fields")
-    texts = all(isinstance(tree[name], str) for name in ("run", "what", "about", "sha256"))
+    texts = all(_is_word(tree[name]) for name in ("run", "what", "about", "sha256"))
     if not texts or type(tree["sender"]) is not int or type(tree["to"]) is not int:
         raise Refused("frame", "not of its types")
     if tree["run"] != roster.run or tree["to"] != to:
@@ -56,6 +56,11 @@ def decode(data: bytes, roster: Roster, to: int) -> Frame:
     if digest(payload) != tree["sha256"]:
         raise Refused("digest", "the payload is not what was signed")
     return Frame(tree["sender"], tree["to"], tree["what"], tree["about"], payload)
+
+
+def _is_word(value: object) -> bool:
+    """Something that can be sent back, too: JSON can write what no other text can hold."""
+    return isinstance(value, str) and value.isascii() and value.isprintable() and value != ""
 
 
 def digest(data: bytes) -> str:

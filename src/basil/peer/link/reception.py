@@ -11,10 +11,9 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock, Semaphore
+from threading import Semaphore
 from typing import Any
 from weakref import WeakSet
 
@@ -23,7 +22,7 @@ import numpy as np
 
 from basil.peer.limits import CHUNK, Limits
 from basil.peer.link.counters import Tallies
-from basil.peer.link.guard import Guard, Rate, Watched
+from basil.peer.link.guard import Guard, Places, Rate, Watched
 from basil.peer.link.journal import Journal, Key
 from basil.peer.link.rpc import status_of
 from basil.peer.members.identity import parse_name
@@ -66,8 +65,7 @@ class Reception:
         self._roster, self._forms, self._limits = roster, forms, limits
         self._journal, self._evidence, self._tallies = journal, evidence, tallies
         self._guard, self._deliver = guard, deliver
-        self._active: set[int] = set()
-        self._lock = Lock()
+        self._active = Places(1)
         self._room = Semaphore(limits.transfers or max(1, len(roster().members) - 1))
         self._begun = Rate(limits.messages, limits.messages_burst)
         self._notes = Rate(limits.notes, limits.notes_burst)
@@ -83,7 +81,7 @@ class Reception:
             check_caller(sender, context, self._roster(), self._evidence)
             if not self._begun.allows(sender):
                 raise Refused("rate", "too many transfers")
-            with self._one_at_a_time(sender):
+            with self._active.take(sender):
                 return self._transfer(sender, frames, context)
         except Refused as refusal:
             reason, detail = refusal.reason, str(refusal)
@@ -97,25 +95,17 @@ class Reception:
     def compare(self, manifest: Manifest) -> None:
         """Somebody else was told this.  Does it contradict what this node was told?
 
-        Only then is it looked at whether it is signed, which costs more.
+        Only then is it looked at whether it is signed, which costs more.  If it is not, whoever
+        passed it on made it up: `Refused`.
         """
         mine = self._heard(manifest)
-        if mine is not None and mine.contradicts(manifest):
-            self._evidence.add(Proof(mine, manifest), self._roster())
+        if mine is None or not mine.contradicts(manifest):
+            return
+        proven = mine.sender in self._evidence.excluded
+        if not proven and not self._evidence.add(Proof(mine, manifest), self._roster()):
+            raise Refused("signature", "not the sender's")
 
     # -- one transfer ------------------------------------------------------------------------
-
-    @contextmanager
-    def _one_at_a_time(self, sender: int) -> Iterator[None]:
-        with self._lock:
-            if sender in self._active:
-                raise Refused("busy", "another transfer of this sender is under way")
-            self._active.add(sender)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._active.discard(sender)
 
     def _transfer(self, sender: int, frames: Iterator[bytes], context: Any) -> bytes:
         limits = self._limits
@@ -245,10 +235,14 @@ def check_caller(
         raise Refused("revoked", f"node {node} was revoked in roster {roster.version}")
     if node in evidence.excluded:
         raise Refused("excluded", f"node {node} was proven to have said two different things")
-    member, certificates = roster.member(node), context.auth_context().get("x509_pem_cert", [])
-    known = member is not None and [_fingerprint(c) for c in certificates] == [member.fingerprint]
-    if pinned and not known:
+    if pinned and not is_pinned(node, context, roster):
         raise Refused("certificate", f"not the one that the roster names for node {node}")
+
+
+def is_pinned(node: int, context: Any, roster: Roster) -> bool:
+    """Is the caller's certificate the very one that the roster names?"""
+    member, certificates = roster.member(node), context.auth_context().get("x509_pem_cert", [])
+    return member is not None and [_fingerprint(c) for c in certificates] == [member.fingerprint]
 
 
 @lru_cache(maxsize=1024)

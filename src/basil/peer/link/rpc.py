@@ -45,13 +45,15 @@ def server(
         ("grpc.server_handshake_timeout_ms", round(1000 * limits.handshake)),
         ("grpc.max_allowed_incoming_connections", connections),
     ]
-    # A transfer holds a thread, and each member has one at most.  Questions, and what is refused,
-    # are over in a moment: the others suffice for those.
-    workers = ThreadPoolExecutor(2 * members + 4, thread_name_prefix="basil-serve")
+    # Each member may hold a thread with its transfer and a few with its questions, and so may those
+    # together whose certificate is an old one.  What is refused is over in a moment.
+    threads = (1 + limits.asking) * (members + 1)
+    workers = ThreadPoolExecutor(threads, thread_name_prefix="basil-serve")
     made = grpc.server(workers, options=options)
     handlers = {
         "Deliver": grpc.stream_unary_rpc_method_handler(deliver),
-        "Ask": grpc.unary_unary_rpc_method_handler(ask),
+        # Were it unary, gRPC would wait for the question in one of the threads, whoever asks.
+        "Ask": grpc.stream_unary_rpc_method_handler(ask),
     }
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     credentials = grpc.ssl_server_credentials(
@@ -96,6 +98,7 @@ def _at_both_ends(limits: Limits) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", MESSAGE),
         ("grpc.max_send_message_length", MESSAGE),
+        ("grpc.per_message_decompression", 0),  # nobody compresses: it would be an attack
         ("grpc.http2.bdp_probe", 0),  # or the window grows with what an insider sends
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),

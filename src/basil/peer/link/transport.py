@@ -10,7 +10,7 @@ transport.stop()
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,11 @@ from basil.peer.limits import Limits
 from basil.peer.link import questions, rpc
 from basil.peer.link.counters import Tallies
 from basil.peer.link.gossip import ROSTER, Gossip
-from basil.peer.link.guard import Guard, Rate
+from basil.peer.link.guard import Guard, Places, Rate
 from basil.peer.link.journal import Journal
 from basil.peer.link.outbox import Outbox, Parcel
 from basil.peer.link.questions import Frame
-from basil.peer.link.reception import Message, Reception, caller, check_caller
+from basil.peer.link.reception import Message, Reception, caller, check_caller, is_pinned
 from basil.peer.members.identity import Identity
 from basil.peer.members.roster import Roster, save_roster
 from basil.peer.messages.bodies import REJOIN, Refused, RowForm, forms_of
@@ -37,6 +37,7 @@ from basil.peer.messages.manifest import pack_chunks
 from basil.protocol.requests import Body
 
 EVIDENCE_FILE = "evidence.jsonl"
+GUEST = -1  # all together whose certificate is not the one in the roster
 
 Answer = Callable[[int, bytes], bytes]
 
@@ -92,6 +93,7 @@ class Transport:
         )
         self.answers.update(self._gossip.answers)
         self._questions = Rate(limits.asks, limits.asks_burst)
+        self._asking = Places(limits.asking)
         self._outboxes: dict[int, Outbox] = {}
         self._lock = Lock()
         self._stopped = False
@@ -206,29 +208,49 @@ class Transport:
                 )
             return self._outboxes[node]
 
-    def _answer(self, data: bytes, context: Any) -> bytes:
-        """The gRPC method: a signed question in, a signed answer out."""
+    def _answer(self, frames: Iterator[bytes], context: Any) -> bytes:
+        """The gRPC method: a signed question in, a signed answer out.
+
+        Nothing is waited for before it is clear that the caller may ask, and has a place.
+        """
         sender: int | None = None
         try:
             sender = caller(context, self.roster)
             check_caller(sender, context, self.roster, self.evidence, pinned=False)
-            if not self._questions.allows(sender):
+            # An old certificate that somebody else has must not use up what its member may do.
+            who = sender if is_pinned(sender, context, self.roster) else GUEST
+            if not self._questions.allows(who):
                 raise Refused("rate", "too many questions")
-            if len(data) > self.limits.question:
-                raise Refused("size", f"a question of {len(data)} bytes")
-            frame = questions.decode(data, self.roster, self.identity.node)
-            if frame.sender != sender:
-                raise Refused("sender", f"node {sender} asks for node {frame.sender}")
-            if frame.what != ROSTER:  # which a renewed certificate must be able to bring
-                check_caller(sender, context, self.roster, self.evidence)
-            answer = self.answers.get(frame.what)
-            if answer is None:
-                raise Refused("no such question", frame.what[:64])
-            self.counters.add(sender, questions=1)
-            payload = answer(sender, frame.payload)
-            reply = Frame(self.identity.node, sender, frame.what, questions.digest(data), payload)
-            return questions.encode(reply, self.identity, self.roster.run)
+            with self._asking.take(who):
+                return self._reply(sender, self._question(frames, context), context)
         except Refused as refusal:
             self.counters.refuse(sender, refusal.reason)
             context.abort(rpc.status_of(refusal.reason), str(refusal))
         raise AssertionError("abort raises")
+
+    def _question(self, frames: Iterator[bytes], context: Any) -> bytes:
+        """One message, in time, and not a large one."""
+        with self._guard.watch(context.cancel, self.limits.grace) as watched:
+            try:
+                data = next(frames, b"")
+            except grpc.RpcError:
+                data = b""
+        if watched.ended:
+            raise Refused("slow", "the question did not come")
+        if len(data) > self.limits.question:
+            raise Refused("size", f"a question of {len(data)} bytes")
+        return data
+
+    def _reply(self, sender: int, data: bytes, context: Any) -> bytes:
+        frame = questions.decode(data, self.roster, self.identity.node)
+        if frame.sender != sender:
+            raise Refused("sender", f"node {sender} asks for node {frame.sender}")
+        if frame.what != ROSTER:  # which a renewed certificate must be able to bring
+            check_caller(sender, context, self.roster, self.evidence)
+        answer = self.answers.get(frame.what)
+        if answer is None:
+            raise Refused("no such question", frame.what[:64])
+        self.counters.add(sender, questions=1)
+        payload = answer(sender, frame.payload)
+        reply = Frame(self.identity.node, sender, frame.what, questions.digest(data), payload)
+        return questions.encode(reply, self.identity, self.roster.run)
