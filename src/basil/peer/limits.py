@@ -32,6 +32,7 @@ class Limits:
     asking: int = 2  # questions of one member that are heard at the same time
     notes: float = 5.0  # notes (rejoin, absent) a second that a member may send, on average
     notes_burst: int = 10  # and at once
+    arrivals: int = 4  # models' worth of bytes that wait on the disk for the next checkpoint
     stages: int = 64  # stages of a run in which a member may speak
 
     # -- all of them

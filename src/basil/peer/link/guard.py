@@ -26,10 +26,13 @@ class Watched:
 
 
 class Guard:
-    """Ends what has passed its deadline, or has not moved for `stall` seconds."""
+    """Ends what has passed its deadline, or has not moved for `stall` seconds.
 
-    def __init__(self, stall: float) -> None:
-        self.stall = stall
+    `beside`: what else is to be looked at whenever it looks; it must not raise.
+    """
+
+    def __init__(self, stall: float, beside: Callable[[], object] = lambda: None) -> None:
+        self.stall, self._beside = stall, beside
         self._watched: set[Watched] = set()
         self._lock = Lock()
         self._over = Event()
@@ -58,6 +61,7 @@ class Guard:
 
     def _run(self) -> None:
         while not self._over.wait(SWEEP):
+            self._beside()
             now = time.monotonic()
             with self._lock:
                 late = [w for w in self._watched if now > w.deadline or now > w.moved + self.stall]

@@ -61,6 +61,9 @@ class Reception:
         deliver: Callable[[Message], None],
     ) -> None:
         self.expected: Callable[[int, str, str], bool] = lambda sender, stage, kind: True
+        self.early: Callable[[int, str, int], bool] = lambda sender, stage, round: False
+        # Told of each call that is listened to: its context, and who calls.
+        self.listens: Callable[[Any, int], None] = lambda context, sender: None
         self.recent: deque[Manifest] = deque(maxlen=256)  # to be compared with what others heard
         self._roster, self._forms, self._limits = roster, forms, limits
         self._journal, self._evidence, self._tallies = journal, evidence, tallies
@@ -79,6 +82,7 @@ class Reception:
         try:
             sender = caller(context, self._roster())
             check_caller(sender, context, self._roster(), self._evidence)
+            self.listens(context, sender)
             if not self._begun.allows(sender):
                 raise Refused("rate", "too many transfers")
             with self._active.take(sender):
@@ -142,6 +146,8 @@ class Reception:
         self._forms.check(manifest.kind, manifest.size, manifest.layout)
         if not self.expected(sender, manifest.stage, manifest.kind):
             raise Refused("unexpected", f"nobody expects a {manifest.kind} of node {sender}")
+        if manifest.kind != REJOIN and self.early(sender, manifest.stage, manifest.round):
+            raise Refused("early", f"round {manifest.round} is too far ahead")
         # A rejoin note asks for something, and may have to ask again.
         if manifest.kind != REJOIN and not self._is_new(manifest):
             return False

@@ -34,16 +34,13 @@ def server(
 ) -> grpc.Server:
     """A server at this address that listens to nobody without a certificate of the ring."""
     _few_arenas()
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Half of the files that this process may open are left for everything else.
-    connections = max(1, min(limits.connections * members, files // 2))
     options = [
         *_at_both_ends(limits),
         ("grpc.max_concurrent_streams", STREAMS),
         ("grpc.so_reuseport", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
         ("grpc.server_handshake_timeout_ms", round(1000 * limits.handshake)),
-        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.max_allowed_incoming_connections", places(limits, members)),
     ]
     # Each member may hold a thread with its transfer and a few with its questions, and so may those
     # together whose certificate is an old one.  What is refused is over in a moment.
@@ -71,6 +68,12 @@ def server(
             " machine"
         )
     return made
+
+
+def places(limits: Limits, members: int) -> int:
+    """For incoming connections; half of the files that this process may open are left."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(limits.connections * members, files // 2))
 
 
 def channel(identity: Identity, node: int, address: str, limits: Limits) -> grpc.Channel:
@@ -125,8 +128,9 @@ def status_of(reason: str) -> Any:
 
 _Code = grpc.StatusCode
 _NEVER = ("unknown", "certificate", "revoked", "excluded", "sender", "unexpected")
+_LATER = ("busy", "waiting", "memory", "rate", "disk", "early")
 _STATUS = {
-    **dict.fromkeys(("busy", "waiting", "memory", "rate", "disk"), _Code.RESOURCE_EXHAUSTED),
+    **dict.fromkeys(_LATER, _Code.RESOURCE_EXHAUSTED),
     **dict.fromkeys(_NEVER, _Code.PERMISSION_DENIED),
     "late": _Code.FAILED_PRECONDITION,
     "slow": _Code.DEADLINE_EXCEEDED,

@@ -22,6 +22,7 @@ import grpc
 from basil.learning.layout import Layout
 from basil.peer.limits import Limits
 from basil.peer.link import questions, rpc
+from basil.peer.link.connections import Connections
 from basil.peer.link.counters import Tallies
 from basil.peer.link.gossip import ROSTER, Gossip
 from basil.peer.link.guard import Guard, Places, Rate
@@ -70,7 +71,9 @@ class Transport:
         self.answers: dict[str, Answer] = {}
         self._equivocates = equivocates
         self._journal = Journal(journal)
-        self._guard = Guard(limits.stall)
+        self.address = listen or me.address
+        self._connections = Connections(self.address, rpc.places(limits, len(roster.members)))
+        self._guard = Guard(limits.stall, self._connections.sweep)
         self.evidence = Evidence(
             journal.with_name(EVIDENCE_FILE), roster, lambda proof: self._gossip.tell(proof)
         )
@@ -84,9 +87,13 @@ class Transport:
             self._guard,
             deliver,
         )
+        self._reception.listens = self._listens
         # (sender, stage, kind) -> may it come now?  Whatever else comes is refused.
         self.expected: Callable[[int, str, str], bool] = lambda sender, stage, kind: True
         self._reception.expected = lambda *what: self.expected(*what)
+        # (sender, stage, round) -> is that further ahead than this node has use for?
+        self.early: Callable[[int, str, int], bool] = lambda sender, stage, round: False
+        self._reception.early = lambda *what: self.early(*what)
         ask = partial(self.ask, patient=False)
         self._gossip = Gossip(
             identity, lambda: self.roster, self.adopt, self.evidence, self._reception, ask
@@ -97,7 +104,6 @@ class Transport:
         self._outboxes: dict[int, Outbox] = {}
         self._lock = Lock()
         self._stopped = False
-        self.address = listen or me.address
         self._server: grpc.Server | None = None
 
     def start(self) -> None:
@@ -219,6 +225,7 @@ class Transport:
             check_caller(sender, context, self.roster, self.evidence, pinned=False)
             # An old certificate that somebody else has must not use up what its member may do.
             who = sender if is_pinned(sender, context, self.roster) else GUEST
+            self._listens(context, who)
             if not self._questions.allows(who):
                 raise Refused("rate", "too many questions")
             with self._asking.take(who):
@@ -227,6 +234,9 @@ class Transport:
             self.counters.refuse(sender, refusal.reason)
             context.abort(rpc.status_of(refusal.reason), str(refusal))
         raise AssertionError("abort raises")
+
+    def _listens(self, context: Any, node: int) -> None:
+        self._connections.belongs(context.peer(), node)
 
     def _question(self, frames: Iterator[bytes], context: Any) -> bytes:
         """One message, in time, and not a large one."""

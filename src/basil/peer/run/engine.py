@@ -141,9 +141,9 @@ class Engine:
     # -- messages ----------------------------------------------------------------------------
 
     def _receive(self, request: Receive) -> Arrival | Missing:
-        got = self.inbox.take(request.until)
+        got = self._take(request.until)
         if isinstance(got, Missing) and self.missed():
-            got = self.inbox.take(request.until)
+            got = self._take(max(request.until, self.clock.now()))
         if isinstance(got, Missing):
             self._gave_up = self.round
             return got
@@ -156,6 +156,11 @@ class Engine:
                 self.seen[got.sender] = body
             if request.score_on is not None and not request.pretend:
                 got.losses = self._answer(Score(body, request.score_on))
+        return got
+
+    def _take(self, until: float) -> Arrival | Missing:
+        while (got := self.inbox.take(until)) is None:
+            self._keep_up()
         return got
 
     def _notice(self, sender: int, k: int) -> None:

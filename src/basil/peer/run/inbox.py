@@ -4,19 +4,25 @@ A message is written to a file of its own before its sender is told that it is h
 says up to which one the protocol had taken them in; the files up to there are then removed.  A node
 that was killed finds the rest when it starts again: it is told again what it had been told.  (These
 files are not forced to the disk one by one.  A power cut may lose the newest; to a protocol that is
-a message that did not come.)
+a message that did not come.)  What one sender has there is bounded: of a flood only the beginning
+survives a crash.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from pathlib import Path
+
+from torch import Tensor
 
 from basil.errors import UserError
 from basil.peer.run.liveness import Clock
 from basil.protocol.requests import Arrival, Body, Missing
 from basil.record import checkpoint
+
+BLOCK = 4096  # bytes that a file has beside its tensor, at most
 
 
 class Stopped(Exception):
@@ -27,12 +33,14 @@ class Inbox:
     """The messages of one stage, in the order in which they came.
 
     `folder`: where they are kept until they are taken in; None for a stage that is not taken up
-    again.  `hold`: says of an arrival that it has to wait for others (see `lockstep`).
+    again.  `most`: bytes that each sender may have there.  `hold`: says of an arrival that it has
+    to wait for others (see `lockstep`).
     """
 
-    def __init__(self, clock: Clock, folder: Path | None = None) -> None:
+    def __init__(self, clock: Clock, folder: Path | None = None, most: float = inf) -> None:
         self.clock = clock
-        self._folder = folder
+        self._folder, self._most = folder, most
+        self._files: dict[int, tuple[int, int]] = {}  # number -> sender and bytes
         self.hold: Callable[[Arrival], bool] = lambda arrival: False
         # With each arrival what it came in: the transport counts a message as waiting while
         # somebody holds on to it, and lets no sender have many of them.
@@ -41,6 +49,7 @@ class Inbox:
         # Of the newest message: whatever an earlier life has left is older.
         self._number = max((number for number, _ in _files(folder)), default=0)
         self._stopped = False
+        self._news = False  # has somebody been heard of who is far ahead?
         self.heard: dict[int, int] = {}  # sender -> the latest round in which it spoke
         self.given: dict[int, int] = {}  # the same, of what the protocol has been given
 
@@ -51,11 +60,22 @@ class Inbox:
         arrival = Arrival(sender, k, body, self.clock.now())
         with self._changed:
             self._number += 1
-            if self._folder is not None:
+            if self._folder is not None and self._has_room(sender, _bytes(body)):
                 with suppress(OSError):  # it is here all the same, until a crash
                     path = self._folder / f"{self._number:09d}.safetensors"
                     checkpoint.save(path, [sender, k, body])
+                    self._files[self._number] = sender, _bytes(body)
             self._insert(self._number, arrival, envelope)
+
+    def note(self, sender: int, k: int) -> None:
+        """It is so far ahead that its message was not taken.  How far is worth knowing."""
+        with self._changed:
+            if k > self.heard.get(sender, 0):
+                self.heard[sender], self._news = k, True
+                self._changed.notify_all()
+
+    def _has_room(self, sender: int, size: int) -> bool:
+        return size + sum(n for who, n in self._files.values() if who == sender) <= self._most
 
     def _insert(self, number: int, arrival: Arrival, envelope: object) -> None:
         self._queue.append((number, arrival, envelope))
@@ -76,14 +96,18 @@ class Inbox:
 
     # -- to the protocol ---------------------------------------------------------------------
 
-    def take(self, until: float) -> Arrival | Missing:
-        """The next one; `Missing` once the protocol's clock is past `until`."""
+    def take(self, until: float) -> Arrival | Missing | None:
+        """The next one; `Missing` once the protocol's clock is past `until` and all is handed out
+        that came before; None if one should look how far the others are.
+        """
         with self._changed:
             while not self._stopped:
                 left = self.clock.real_seconds_until(until)
-                ready = (i for i, (_, a, _) in enumerate(self._queue) if not self.hold(a))
+                # Whoever never stops sending must not put off what is due.
+                here = [i for i, (_, a, _) in enumerate(self._queue) if left > 0 or a.time <= until]
+                ready = (i for i in here if not self.hold(self._queue[i][1]))
                 # What was held back is not waited for any longer than anything else.
-                place = next(ready, 0 if left <= 0 and self._queue else None)
+                place = next(ready, here[0] if left <= 0 and here else None)
                 if place is not None:
                     _, arrival, _ = self._queue[place]
                     del self._queue[place]
@@ -92,6 +116,9 @@ class Inbox:
                     return arrival
                 if left <= 0:
                     return Missing(self.clock.now())
+                if self._news:
+                    self._news = False
+                    return None
                 self._changed.wait(left)
             raise Stopped
 
@@ -110,6 +137,8 @@ class Inbox:
         for number, file in _files(self._folder):
             if number <= newest and number not in waiting:
                 file.unlink(missing_ok=True)
+                with self._changed:
+                    self._files.pop(number, None)
 
     def restore(self, mark: list[int]) -> None:
         """Queue again what came after a checkpoint, and what it had waiting."""
@@ -129,7 +158,13 @@ class Inbox:
                 except UserError:  # cut off by a power failure
                     file.unlink()
                     continue
+                self._files[number] = sender, _bytes(body)
                 self._insert(number, Arrival(sender, k, body, self.clock.now()), None)
+
+
+def _bytes(body: Body) -> int:
+    """On the disk."""
+    return BLOCK + (body.nbytes if isinstance(body, Tensor) else 0)
 
 
 def _files(folder: Path | None) -> list[tuple[int, Path]]:

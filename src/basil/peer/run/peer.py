@@ -28,7 +28,7 @@ from basil.peer.link.reception import Message
 from basil.peer.link.transport import Transport
 from basil.peer.members.identity import load_identity
 from basil.peer.members.roster import load_roster
-from basil.peer.messages.bodies import ABSENT, BASKET, MODEL, REJOIN
+from basil.peer.messages.bodies import ABSENT, BASKET, MODEL, REJOIN, forms_of
 from basil.peer.run import agreement as phases
 from basil.peer.run import metrics
 from basil.peer.run.agreement import (
@@ -40,8 +40,8 @@ from basil.peer.run.agreement import (
     where_to_rejoin,
 )
 from basil.peer.run.data_sharing import Sharing
-from basil.peer.run.engine import Behind, Engine
-from basil.peer.run.inbox import Inbox, Stopped
+from basil.peer.run.engine import LAGS, Behind, Engine
+from basil.peer.run.inbox import BLOCK, Inbox, Stopped
 from basil.peer.run.liveness import Clock, Patience
 from basil.peer.run.lockstep import in_ring_order
 from basil.peer.run.logs import say
@@ -91,14 +91,17 @@ class Peer:
         self._shared = Work()  # what the sharing has cost,
         self._facts: dict[str, Any] = {}  # and what came of it
         self.clock = Clock()
-        self.inbox = Inbox(self.clock, self.state / ARRIVALS)
+        limits = Limits(transfers=len(self._expects) + 1)
+        layout = self.setup.compute.layout
+        most = limits.arrivals * (forms_of(layout).model_size + BLOCK)
+        self.inbox = Inbox(self.clock, self.state / ARRIVALS, most)
         self.sharing_clock = Clock()
         self.baskets = Inbox(self.sharing_clock)
         self.transport = Transport(
             self.identity,
             roster,
-            self.setup.compute.layout,
-            Limits(transfers=len(self._expects) + 1),
+            layout,
+            limits,
             self._deliver,
             self.state / "marks.jsonl",
             rows=self.sharing.rows if self.sharing else None,
@@ -106,7 +109,7 @@ class Peer:
             equivocates=options.attack != NO_ATTACK,
         )
         self._senders = self.participants.senders(self.node)
-        self.transport.expected = self._expected
+        self.transport.expected, self.transport.early = self._expected, self._early
         self.handshake = Handshake(self.node, roster.ids, self.byzantine, self._hello)
         self.transport.answers[HELLO] = self.handshake.answer
         self.quorum = quorum_of(options, roster, self.participants, self._waits)
@@ -138,6 +141,15 @@ class Peer:
         if stage == TRAIN:
             return kind == REJOIN or (kind == MODEL and sender in self._senders)
         return stage == SHARE and self.sharing is not None and kind in (BASKET, ABSENT)
+
+    def _early(self, sender: int, stage: str, number: int) -> bool:
+        """Of a round so far ahead that this node, if it is not a lie, has been left behind."""
+        if stage != TRAIN or self._phase != phases.TRAINING or self.engine is None:
+            return False
+        if self._round_of(number) <= self.engine.round + LAGS:
+            return False
+        self.inbox.note(sender, number)
+        return True
 
     def _hello(self) -> Hello:
         return Hello(self._digest(), self._phase, self.status.round, self._turn)
