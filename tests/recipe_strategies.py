@@ -13,6 +13,8 @@ from basil.learning.schedule import SCHEDULES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK, parse
+from basil.recipe.check import SLOWEST
+from basil.recipe.values import REAL
 from basil.table import Table
 from basil.topology import GRAPHS, WEIGHTS
 
@@ -20,11 +22,11 @@ from basil.topology import GRAPHS, WEIGHTS
 VALUES = {
     bool: st.booleans(),
     int: st.integers(-(2**62), 2**62),
-    float: st.floats(allow_nan=False, allow_infinity=False),
+    float: st.floats(-REAL, REAL),
     str: st.text(st.characters(exclude_categories=["Cs"])),  # TOML has no lone surrogates
 }
-positive = st.floats(0, exclude_min=True, allow_infinity=False)
-not_negative = st.floats(0, allow_infinity=False)
+positive = st.floats(SLOWEST, REAL)
+not_negative = st.floats(0, REAL)
 
 
 def chosen(**tables):

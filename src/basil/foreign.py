@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import importlib.util
 import operator
+import os.path
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -125,7 +126,7 @@ def _module(name: str) -> ModuleType:
         if not _is_absent(name, error):
             raise _failed(name, error) from error
         raise UserError(
-            f"there is no module {name!r}, neither installed nor in {' or '.join(_places())}"
+            f"there is no module {name!r:.100}, neither installed nor in {' or '.join(_places())}"
         ) from None
     except Exception as error:
         raise _failed(name, error) from error
@@ -140,9 +141,9 @@ def _file(place: str) -> ModuleType:
     """A file is a module of its own; it may import what lies beside it."""
     # A worker has its parent's sys.path, which holds the recipe's folder by then.
     found = [Path(folder, place) for folder in (*_places(), *sys.path)]
-    path = next((p.resolve() for p in found if p.is_file()), None)
+    path = next((p.resolve() for p in found if os.path.isfile(p)), None)
     if path is None:
-        raise UserError(f"there is no file {place!r} in {' or '.join(_places())}")
+        raise UserError(f"there is no file {place!r:.100} in {' or '.join(_places())}")
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]

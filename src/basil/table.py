@@ -99,9 +99,9 @@ class Table(Mapping[str, F], Generic[F]):
                 place = name if ":" in name else foreign.offered(name, self.group)
                 found = None if place is None else foreign.imported(place)
             except UserError as error:
-                raise UserError(f"{self.kind} {name!r}: {error}") from error
+                raise UserError(f"{self.kind} {name!r:.100}: {error}") from error
             if found is None:
-                raise UserError(f"{self.kind} {name!r} does not exist; {nearest(name, self)}")
+                raise UserError(f"{self.kind} {name!r:.100} does not exist; {nearest(name, self)}")
             thing, module = found
             self._foreign[name] = self._checked(name, thing), foreign.digest(module)
         return self._foreign[name]

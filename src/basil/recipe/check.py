@@ -11,6 +11,7 @@ from basil.protocol.schemes import RINGS, runs_on
 from basil.recipe.schema import MEASURED, Event, Recipe, away_in
 
 Fault = tuple[str, str]  # section, sentence
+SLOWEST = 1e-30  # megabits: a model is underway for a finite time
 
 
 def check(recipe: Recipe, source: str) -> None:
@@ -33,16 +34,18 @@ def _faults(recipe: Recipe) -> Iterator[Fault]:
     yield from _sharing_faults(recipe)
     yield from _not_positive("scheme", scheme, "rounds")
     if scheme.scoring not in ("arrival", "turn"):
-        yield "scheme", f"scoring = {scheme.scoring!r}: it must be arrival or turn"
+        yield "scheme", f"scoring = {scheme.scoring!r:.60}: it must be arrival or turn"
     yield from _not_positive("learning", recipe.learning, "batch", "local_steps", "rate")
     yield from _negative("learning", recipe.learning, "local_epochs")
     yield from _not_positive("attack", recipe.attack, "start")
     for key in ("forward", "step", "distance", "average"):
         value = getattr(time, key)
         if isinstance(value, str) and value != MEASURED:
-            yield "time", f'{key} = {value!r}: it must be seconds, or "{MEASURED}"'
+            yield "time", f'{key} = {value!r:.60}: it must be seconds, or "{MEASURED}"'
     yield from _negative("time", time, "forward", "step", "latency", "distance", "average")
     yield from _not_positive("time", time, "megabits", "patience")
+    if time.megabits < SLOWEST:
+        yield "time", f"megabits = {time.megabits}: it must be {SLOWEST} or more"
     yield from _not_positive("record", recipe.record, "every")
     yield from _negative("record", recipe.record, "test_samples", "checkpoint")
 
@@ -57,19 +60,26 @@ def _group_faults(recipe: Recipe) -> Iterator[Fault]:
             "ring",
             f"groups = {ring.groups}: {N} nodes make at most {N // 2} rings of two or more",
         )
-    grouped = runs_on(recipe.scheme.name) == RINGS
+    scheme, stages = recipe.scheme.name, ", ".join(STAGES)
+    grouped = runs_on(scheme) == RINGS
     for event in ring.events:
         if event.stage not in STAGES:
-            yield "ring", f"events.stage = {event.stage!r}: it must be one of {', '.join(STAGES)}"
+            yield (
+                "ring",
+                f"events.stage = {event.stage!r:.60}: it must be one of {stages}",
+            )
         if event.stage != RING and not grouped:
-            yield "ring", f"events.stage = {event.stage!r}: {recipe.scheme.name} has no such stage"
+            yield (
+                "ring",
+                f"events.stage = {event.stage!r:.60}: {scheme} has no such stage",
+            )
     for stage in recipe.attack.stages:
         if stage not in STAGES:
-            yield "attack", f"stages: {stage!r} must be one of {', '.join(STAGES)}"
+            yield "attack", f"stages: {stage!r:.60} must be one of {stages}"
     if not grouped and RING not in recipe.attack.stages:
         yield (
             "attack",
-            f"stages: {recipe.scheme.name} has no stage but {RING!r}, so nobody would lie",
+            f"stages: {scheme} has no stage but {RING!r}, so nobody would lie",
         )
 
 
@@ -88,7 +98,7 @@ def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
         rings = f" ({recipe.groups} groups of {N} nodes)" if recipe.groups > 1 else ""
         yield "ring", f"connectivity = {S}: a ring of {n} nodes has only {has}{rings}"
     if ring.placement not in ("random", "row", "rows"):
-        yield "ring", f"placement = {ring.placement!r}: it must be random, row or rows"
+        yield "ring", f"placement = {ring.placement!r:.60}: it must be random, row or rows"
     yield from _not_positive("ring", ring, "row")
     if ring.placement == "rows":
         yield from (("ring", fault) for fault in _row_faults(recipe))
@@ -155,7 +165,7 @@ def _sharing_faults(recipe: Recipe) -> Iterator[Fault]:
             f" {N // sharing.groups} nodes",
         )
     if sharing.dummies not in ("noise", "held-out", "file"):
-        yield "sharing", f"dummies = {sharing.dummies!r}: it must be noise, held-out or file"
+        yield "sharing", f"dummies = {sharing.dummies!r:.60}: it must be noise, held-out or file"
     if sharing.dummies == "file" and not sharing.public_file:
         yield "sharing", 'dummies = "file": name the .npz file in public_file'
 

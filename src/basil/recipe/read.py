@@ -1,6 +1,7 @@
 """From TOML to a checked `Recipe`."""
 
 import difflib
+import os.path
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Set
 from copy import deepcopy
@@ -15,8 +16,9 @@ from basil.errors import UserError
 from basil.foreign import look_in
 from basil.recipe.check import check
 from basil.recipe.schema import NO_ATTACK, OPTION_TABLES, SECTIONS, Event, Recipe, names_in
-from basil.recipe.values import known_keys, typed
+from basil.recipe.values import known_keys, shown, typed
 
+DEEPEST = 20  # tables and lists within each other: a recipe needs four
 PLANS = ("figure", "sweep")  # what else a file may hold: see `recipe.figure`, `recipe.sweep`
 Source = str | Path | Mapping[str, Any]
 """A file, the name of one that ships with Basil, or what such a file holds."""
@@ -68,18 +70,39 @@ def read_tree(file: Path, deriving: tuple[Path, ...] = ()) -> dict[str, Any]:
     """
     look_in(file.parent)
     try:
-        tree = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        tree = toml(file.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise UserError(f"{file} is not valid TOML: {error}") from error
     if "like" not in tree:
         return tree
     like = typed(tree.pop("like"), str, "like", file.name)
     beside = file.parent / like
-    other = beside if beside.is_file() else find(like)
+    other = beside if os.path.isfile(beside) else find(like)
     deriving = (*deriving, file.resolve())
     if other.resolve() in deriving:
         raise UserError(f"like = {like!r}: that recipe is like this one ({file.name})")
     return _derived(read_tree(other, deriving), tree, file.name)
+
+
+def toml(text: str) -> dict[str, Any]:
+    """The values in a text.  What is no TOML, or more than anybody would write, is a ValueError."""
+    too_deep = ValueError(f"brackets or tables are nested more than {DEEPEST} deep")
+    try:
+        tree = tomllib.loads(text)
+    except RecursionError:
+        raise too_deep from None
+    level: list[Any] = [tree]
+    for _ in range(DEEPEST):
+        level = [inner for value in level for inner in _inside(value)]
+    if level:
+        raise too_deep
+    return tree
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _derived(tree: dict[str, Any], own: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -122,8 +145,8 @@ def _said(override: str) -> tuple[str, Any]:
     if not equals or not place.strip():
         raise UserError(f"-s {override}: write it as section.key=value, e.g. -s ring.nodes=20")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = toml(f"value = {text}")["value"]
+    except ValueError:
         value = text.strip()
     return place.strip(), value
 
@@ -140,14 +163,14 @@ def shipped() -> dict[str, Path]:
 def find(path: str | Path) -> Path:
     """The file itself, or the shipped recipe of that name."""
     file = Path(path)
-    if file.is_file():
+    if os.path.isfile(file):  # of a name that no file can have it says no: Path raises
         return file
     recipes = shipped()
     if str(path) in recipes:
         return recipes[str(path)]
     near = difflib.get_close_matches(str(path), recipes, n=3, cutoff=0)
     raise UserError(
-        f"recipe {str(path)!r}: there is no such file; the nearest names are"
+        f"recipe {str(path)!r:.100}: there is no such file; the nearest names are"
         f" {', '.join(map(repr, near))} (basil list recipes)"
     )
 
@@ -162,7 +185,8 @@ def switch(tree: dict[str, Any], place: str, value: Any) -> None:
     a mimic is a node.
     """
     section, _, key = place.partition(".")
-    values = dict(tree.get(section, {}))
+    there = tree.get(section, {})
+    values = dict(there) if isinstance(there, Mapping) else {}
     old = _options_or_none(section, values)
     _put(tree, place, value)
     new = _options_or_none(section, tree[section])
@@ -189,7 +213,7 @@ def _put(tree: dict[str, Any], place: str, value: Any) -> None:
     for parent in parents:
         tree = tree.setdefault(parent, {})
         if not isinstance(tree, dict):
-            raise UserError(f"-s {place}={value}: {parent} is not a section")
+            raise UserError(f"-s {place}={shown(value)}: {parent} is not a section")
     tree[last] = value
 
 

@@ -17,7 +17,6 @@ Every combination of the grid is run with every draw and every seed.
 """
 
 import itertools
-import json
 import math
 from collections.abc import Mapping
 from copy import deepcopy
@@ -30,7 +29,7 @@ from basil import rng
 from basil.errors import UserError
 from basil.recipe.read import PLANS, Changes, Source, change, dotted, parse, tree_of
 from basil.recipe.schema import Recipe
-from basil.recipe.values import known_keys, typed
+from basil.recipe.values import known_keys, shown, typed
 
 KEYS = {
     "recipe": str,
@@ -89,14 +88,14 @@ def _point(base: dict[str, Any], varied: dict[str, Any], seed: int) -> Point:
 
 
 def said(varied: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} = {json.dumps(value)}" for key, value in varied.items())
+    return ", ".join(f"{key} = {shown(value)}" for key, value in varied.items())
 
 
 def _grid(plan: Mapping[str, Any], source: str) -> list[dict[str, Any]]:
     keys = _table(plan, "grid", source)
     for key, values in keys.items():
         if not isinstance(values, list | tuple) or not values:
-            raise UserError(f"{key} = {json.dumps(values)}: it must be a list of values ({source})")
+            raise UserError(f"{key} = {shown(values)}: it must be a list of values ({source})")
     return [dict(zip(keys, each, strict=True)) for each in itertools.product(*keys.values())]
 
 
