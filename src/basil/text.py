@@ -28,6 +28,15 @@ def duration(seconds: float, spread: float = 0.0) -> str:
     return f"{value:,.{digits}f}{around} {name}"
 
 
+def amount(count: float) -> str:
+    """12345678 -> 12 MB"""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
 def width(stream: TextIO | None = None) -> int | None:
     """Columns of the terminal; COLUMNS says otherwise.  None: a pipe or a file has no margin."""
     said = os.environ.get("COLUMNS", "")

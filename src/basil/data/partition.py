@@ -22,7 +22,7 @@ DIRICHLET_DRAWS = 200
 
 def iid(labels: Array, nodes: int, rng: np.random.Generator) -> list[Indices]:
     """Every node gets a like share of the shuffled samples; sizes differ by one at most."""
-    _check(labels, nodes)
+    check_samples(labels, nodes)
     return _slices(rng.permutation(len(labels)), nodes)
 
 
@@ -34,7 +34,7 @@ def by_class(labels: Array, nodes: int, rng: np.random.Generator) -> list[Indice
 
     Source: the Basil paper, §VI, its non-IID setting.
     """
-    _check(labels, nodes)
+    check_samples(labels, nodes)
     return _slices(_sorted_by_class(labels, rng, "sorted"), nodes)
 
 
@@ -48,7 +48,7 @@ def shards(
     Source: B. McMahan et al., "Communication-efficient learning of deep networks from
     decentralized data", AISTATS 2017, §3 (there: 100 nodes, 200 shards of 300 samples).
     """
-    _check(labels, nodes)
+    check_samples(labels, nodes)
     if per_node < 1:
         raise UserError(f"per_node = {per_node}: every node needs at least 1 shard")
     count = nodes * per_node
@@ -81,7 +81,7 @@ def dirichlet(
     as by M. Yurochkin et al., "Bayesian nonparametric federated learning of neural networks",
     ICML 2019, so that every sample is used once.
     """
-    _check(labels, nodes)
+    check_samples(labels, nodes)
     n = len(labels)
     if not 0 < beta < np.inf:
         raise UserError(f"beta = {beta}: the Dirichlet distribution needs a number above 0")
@@ -117,7 +117,7 @@ def by_key(keys: Array, nodes: int, rng: np.random.Generator) -> list[Indices]:
     Largest keys first, each to the node that has least so far.  With fewer keys than nodes they
     are cut into fair shares.  A data set with keys is `text`; without, finer labels are the keys.
     """
-    _check(keys, nodes)
+    check_samples(keys, nodes)
     shuffled = rng.permutation(len(keys))
     order = shuffled[np.argsort(keys[shuffled], kind="stable")].astype(np.int64)
     ends = np.flatnonzero(np.diff(keys[order])) + 1
@@ -161,7 +161,8 @@ def dealt_by(partition: str, samples: Samples) -> Array:
     return keys
 
 
-def _check(labels: Array, nodes: int) -> None:
+def check_samples(labels: Array, nodes: int) -> None:
+    """Every node gets one at least."""
     if nodes < 1:
         raise UserError(f"nodes = {nodes}: samples are dealt to at least 1 node")
     if nodes > len(labels):

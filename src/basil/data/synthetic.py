@@ -8,11 +8,18 @@ import numpy.typing as npt
 from basil import rng
 from basil.data.samples import Array, Dataset, Samples
 from basil.errors import UserError
-from basil.table import nearest
+from basil.table import nearest, states
 
 LOGIT_SCALE = 3.0  # standard deviation of a true logit: clear classes that still overlap
 
 
+def _memory(*, task: str, samples: int, features: int, classes: int, noise: float) -> int:
+    """Bytes, at the least: features in float32, and while they are made a logit for each class."""
+    logits = classes if task == "classification" else 1
+    return max(0, samples) * (4 * max(0, features) + 8 * max(0, logits))
+
+
+@states(memory=_memory)
 def synthetic(
     seed: int,
     *,

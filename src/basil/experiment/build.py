@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from basil import data
 from basil.data import Samples
+from basil.data.partition import check_samples
 from basil.engine.durations import Durations
 from basil.experiment.machine import (
     Custom,
@@ -14,6 +15,7 @@ from basil.experiment.machine import (
     choose_optimizer,
     with_measured_times,
 )
+from basil.experiment.memory import check_memory, check_models
 from basil.experiment.metrics import choose_metrics
 from basil.experiment.node_data import NodeData, distribute, triggered
 from basil.experiment.nodes import check_options
@@ -42,6 +44,8 @@ def set_up(
     custom, machine = custom or Custom(), machine or Machine()
     device = choose_device(machine.device)
     options = options_of(recipe.data, data.DATASETS, "dataset")
+    if held is None:
+        check_memory(recipe, options)
     sources = custom, recipe.data.dataset, options, device  # no set depends on the seed
     if reuse is not None and reuse.sources != sources:
         reuse = None
@@ -53,8 +57,12 @@ def set_up(
         dataset = custom.dataset if held else data.checked(custom.dataset, "dataset")
     if custom.dataset is not None and held is None:
         recipe = with_own_data(recipe, dataset)
+    if held is None:
+        check_samples(dataset.train.y, recipe.ring.nodes)  # before that many are made
     node_data = held or distribute(gather(recipe), dataset)
     participants = node_data.participants
+    if held is None and custom.model is None:
+        check_models(recipe, dataset, device)
     network = build_network(recipe, dataset, custom)
     shape = corner(network)
     pools = reuse if reuse is not None and reuse.corner == shape else None

@@ -84,8 +84,10 @@ def node_of(
 
 
 def check_options(setup: Setup) -> None:
-    """A wrong option of a scheme or an attack is said before the run, not in the middle."""
+    """A wrong option of a scheme, schedule or attack is said before the run, not in the middle."""
     participants, x0 = setup.participants, setup.compute.initial
+    for k in (1, setup.recipe.scheme.rounds):
+        setup.rate(k)
     for node in participants.members:
         _scheme(setup, node_of(setup, node))
     armed = participants.attack

@@ -1,5 +1,6 @@
 """What a recipe becomes before it is run: nodes and their samples, what computes, and times."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -9,6 +10,7 @@ import torch
 
 from basil.data import Dataset
 from basil.engine.durations import Durations
+from basil.errors import UserError
 from basil.experiment.node_data import NodeData
 from basil.experiment.options import options_of
 from basil.experiment.participants import Participants
@@ -20,6 +22,7 @@ from basil.learning.schedule import SCHEDULES
 from basil.protocol.numbering import Numbering
 from basil.protocol.rules import RULES, Rule
 from basil.recipe import Recipe
+from basil.recipe.values import REAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +65,17 @@ class Setup:
         return partial(SCHEDULES[learning.schedule], **options_of(learning, SCHEDULES, "schedule"))
 
     def rate(self, k: int) -> float:
-        return float(self._schedule(k, self.recipe.learning.rate, self.recipe.scheme.rounds))
+        learning = self.recipe.learning
+        try:
+            found = float(self._schedule(k, learning.rate, self.recipe.scheme.rounds))
+        except ArithmeticError:  # a power that overflows, a division by 0
+            found = math.inf
+        if not abs(found) <= REAL:
+            raise UserError(
+                f"learning.schedule = {learning.schedule!r}: in round {k} the rate is {found:.3g},"
+                " and a model in float32 takes at most 3.4e38"
+            )
+        return found
 
     @cached_property
     def rule(self) -> Rule:

@@ -24,8 +24,7 @@ def draw_batches(
         passes = [rng.permutation(local) for _ in range(epochs)]
         pieces = [p[i : i + size] for p in passes for i in range(0, len(p), size)]
     else:
-        order = rng.permutation(local)
-        while len(order) < steps * size:
-            order = np.concatenate([order, rng.permutation(local)])
+        count = max(1, -(-steps * size // max(1, len(local))))
+        order = np.concatenate([rng.permutation(local) for _ in range(count)])
         pieces = [order[i * size : (i + 1) * size] for i in range(steps)]
     return tuple(Batch(piece) for piece in pieces)

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from basil.errors import UserError
+from basil.text import amount
 
 TAKES_NO_MORE = frozenset(
     (
@@ -94,15 +95,6 @@ def check_room(folder: Path, needed: int) -> None:
     free = there + shutil.disk_usage(place).free
     if free < needed:
         raise UserError(
-            f"{folder} needs about {_size(needed)} for checkpoints and models, and has"
-            f" {_size(free)}: make room, or choose another disk"
+            f"{folder} needs about {amount(needed)} for checkpoints and models, and has"
+            f" {amount(free)}: make room, or choose another disk"
         )
-
-
-def _size(count: float) -> str:
-    """12345678 -> 12 MB"""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
