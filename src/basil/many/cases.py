@@ -7,11 +7,13 @@ that the same command, given again, does what is left.
 import itertools
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from warnings import warn
 
 from basil.errors import UserError
 from basil.experiment import Machine, choose_device, others_code
@@ -20,7 +22,7 @@ from basil.many.gpu import gpu_processes
 from basil.many.processes import Ended, in_processes
 from basil.many.ray import on_ray
 from basil.many.round_robin import AT_ONCE
-from basil.many.worker import Finished, ready, run_away, run_tasks, unpack
+from basil.many.worker import ELSEWHERE, Finished, ready, run_away, run_tasks, unpack
 from basil.protocol.schemes import GRAPH, SCHEMES, runs_on
 from basil.recipe import (
     MEASURED,
@@ -34,9 +36,10 @@ from basil.recipe import (
     vary,
 )
 from basil.record.read import read_run
-from basil.record.run_folder import FACTS, METRICS, SUMMARY
+from basil.record.run_folder import FACTS, METRICS, SUMMARY, InUse, held
 
 T = TypeVar("T")
+LOOK = 0.5  # seconds between two looks at runs that are at work elsewhere
 
 
 @dataclass(frozen=True)
@@ -130,20 +133,48 @@ def run_cases(
 ) -> Iterator[CaseOutcome]:
     """Run all cases; finished ones are kept, interrupted ones go on.  Yields in order of finishing.
 
+    A run that another process has at work is left to it, and at the end waited for; if it is not
+    finished there, it is gone on with here.
+
     On a CPU each process takes one case after the other and computes with one thread, so that
     results are the same bit for bit however many run side by side.  On a GPU each process takes its
     share of the cases, several at once: by turns they keep the device busy.
     """
     for case in todo:
         _same_recipe(case)
-    waiting = []
-    for case in todo:
-        if (case.folder / SUMMARY).exists():
-            yield CaseOutcome(case, read_run(case.folder).summary, None, new=False)
-        else:
-            waiting.append(case)
-    if waiting:
-        yield from (_on_ray if settings.ray else _here)(waiting, settings, watch)
+    left, said = list(todo), False
+    while left:
+        waiting, elsewhere = list[Case](), list[Case]()
+        for case in left:
+            if (case.folder / SUMMARY).exists():
+                yield CaseOutcome(case, read_run(case.folder).summary, None, new=False)
+            else:
+                (elsewhere if _at_work(case) else waiting).append(case)
+        if waiting:
+            for outcome in (_on_ray if settings.ray else _here)(waiting, settings, watch):
+                if outcome.error == ELSEWHERE:  # somebody was quicker
+                    elsewhere.append(outcome.case)
+                else:
+                    yield outcome
+        elif elsewhere:
+            if not said:
+                runs = ", ".join(case.name for case in elsewhere)
+                warn(f"waiting for what another process has at work: {runs}", stacklevel=2)
+                said = True
+            watch(elsewhere)
+            time.sleep(LOOK)
+        left = elsewhere
+
+
+def _at_work(case: Case) -> bool:
+    """In another process?"""
+    if not case.folder.exists():
+        return False
+    try:
+        with held(case.folder):
+            return False
+    except UserError as error:
+        return isinstance(error, InUse)
 
 
 def check(outcomes: Iterable[CaseOutcome]) -> None:

@@ -6,16 +6,20 @@ None ends the others: neither one that raises nor one that takes its process dow
 import multiprocessing
 import os
 import signal
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import connection, resource_tracker
 from typing import Any, Generic, TypeVar
 
 LOOK = 0.5  # seconds between two looks at what is being done
 DEATHS = 2  # of processes that had nothing but this piece to do
+DIED = "its process died again and again; the same command tries it once more"
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -63,7 +67,7 @@ def in_processes(
                 if deaths[i] < DEATHS:
                     suspects.append(i)
                 else:
-                    yield Ended(i, None, "its process died again and again")
+                    yield Ended(i, None, DIED)
         else:
             # Before the first look everybody is under suspicion.
             suspects = [i for i in left if i in at_work] or left
@@ -79,9 +83,10 @@ def _pool(
 ) -> Iterator[Ended[R]]:
     """The pieces in one pool, which ends early when one of its processes dies."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(pieces)), context, ready) as pool:
-        futures: dict[Future[R], int] = {pool.submit(work, pieces[i]): i for i in pieces}
+    with ProcessPoolExecutor(min(processes, len(pieces)), context, _begin, (ready,)) as pool:
         try:
+            with _undisturbed():
+                futures: dict[Future[R], int] = {pool.submit(work, pieces[i]): i for i in pieces}
             while futures:
                 done, _ = wait(futures, timeout=LOOK, return_when=FIRST_COMPLETED)
                 found = [_ended(futures.pop(future), future) for future in done]
@@ -96,6 +101,35 @@ def _pool(
                     os.kill(worker.pid, signal.SIGINT)
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """What is begun here hears of Ctrl-C once it is ready; before, it would die with a traceback.
+
+    A new process has its parent's mask, and what is held back by it is not lost.
+    """
+    resource_tracker.ensure_running()  # beginning it would lift the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(ready: Callable[[], None]) -> None:
+    """What a new process does first."""
+    threading.Thread(target=_follow, daemon=True).start()
+    ready()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+def _follow() -> None:
+    """Nobody takes the result of a process whose parent is gone; its last checkpoint stays."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)
 
 
 def _ended(number: int, future: Future[Any]) -> Ended[Any] | None:

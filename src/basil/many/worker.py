@@ -29,13 +29,22 @@ from basil.recipe import code_of, parse
 from basil.record.callback import named
 from basil.record.disk import replacing
 from basil.record.read import read_run
-from basil.record.run_folder import CHECKPOINT, FACTS, FAULT, SUMMARY, drop_leftovers, held
+from basil.record.run_folder import (
+    CHECKPOINT,
+    FACTS,
+    FAULT,
+    SUMMARY,
+    InUse,
+    drop_leftovers,
+    held,
+)
 
 Task = tuple[dict[str, Any], str]
 """A recipe as a tree, and its run folder."""
 Finished = tuple[dict[str, Any] | None, str | None]
 """A summary, or the sentence that says why there is none."""
 HERE = Whereabouts()
+ELSEWHERE = "it is at work in another process"
 _stopping = False
 
 
@@ -95,6 +104,8 @@ def run_tasks(
                 finished[i] = (yield from instants), None
         except Interrupted:
             pass
+        except InUse:
+            finished[i] = None, ELSEWHERE
         except Exception as error:
             finished[i] = None, _sentence(error, folder)
 

@@ -25,6 +25,10 @@ FAULT = "error.txt"  # the traceback of what should not have happened
 LOCK = ".lock"
 
 
+class InUse(UserError):
+    """Another process writes to this folder."""
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """While a run is written nobody else writes to its folder.
@@ -35,7 +39,7 @@ def held(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK).acquire(blocking=False)
     except Timeout as error:
-        raise UserError(f"{folder} is being written by another process") from error
+        raise InUse(f"{folder} is being written by another process") from error
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}") from error
     with lock:
