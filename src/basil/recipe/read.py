@@ -91,6 +91,10 @@ def toml(text: str) -> dict[str, Any]:
         tree = tomllib.loads(text)
     except RecursionError:
         raise too_deep from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python does not read so many digits
+        raise ValueError("it has a whole number of thousands of digits") from None
     level: list[Any] = [tree]
     for _ in range(DEEPEST):
         level = [inner for value in level for inner in _inside(value)]
