@@ -18,7 +18,17 @@ from unittest.mock import patch
 import torch
 
 from basil.errors import UserError
-from basil.peer.link import counters, gossip, guard, journal, outbox, reception, rpc, transport
+from basil.peer.link import (
+    connections,
+    counters,
+    gossip,
+    guard,
+    journal,
+    outbox,
+    reception,
+    rpc,
+    transport,
+)
 from basil.peer.members import authority
 from basil.peer.members.identity import Identity
 from basil.peer.messages import evidence
@@ -281,8 +291,8 @@ class Night:
         threading = SimpleNamespace(**kinds)
         names = {"time": clock, "threading": threading, **kinds, "say": self._say}
         modules = [
-            agreement, counters, engine, evidence, gossip, guard, inbox, journal, liveness, outbox,
-            peer, reception, recording, start, status, transport,
+            agreement, connections, counters, engine, evidence, gossip, guard, inbox, journal,
+            liveness, outbox, peer, reception, recording, start, status, transport,
         ]  # fmt: skip
         chosen = SimpleNamespace(SystemRandom=lambda: world.random)
         with ExitStack() as patched:

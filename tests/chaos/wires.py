@@ -61,6 +61,9 @@ class Context:
     def is_active(self) -> bool:
         return not self.cancelled
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
     def time_remaining(self) -> float:
         return 10.0
 
@@ -126,7 +129,6 @@ class Call:
     method: str
     frames: list[bytes]
     timeout: float
-    streamed: bool
     answer: bytes | None = None
     code: Any = None
     ended: bool = False
@@ -160,8 +162,7 @@ class Call:
         answer, code = None, None
         self.context = Context(self.identity)
         try:
-            given = self.pieces() if self.streamed else self.frames[0]
-            answer = served.methods[self.method](given, self.context)
+            answer = served.methods[self.method](self.pieces(), self.context)
         except Failure as failure:
             code = failure.code()
         if network.happens(network.weather.unanswered):
@@ -206,19 +207,17 @@ class Channel:
         self._network, self._identity, self._address = network, identity, address
         self._closed = False
 
-    def _call(self, method: str, frames: Iterable[bytes], timeout: float, streamed: bool) -> Call:
+    def _call(self, method: str, frames: Iterable[bytes], timeout: float) -> Call:
         if self._closed:
             raise ValueError("the channel is closed")
-        made = Call(
-            self._network, self._identity, self._address, method, list(frames), timeout, streamed
-        )
-        return made.begin()
+        frames = list(frames)
+        return Call(self._network, self._identity, self._address, method, frames, timeout).begin()
 
     def stream_unary(self, method: str) -> "Method":
-        return Method(lambda frames, timeout: self._call(method, frames, timeout, True))
+        return Method(lambda frames, timeout: self._call(method, frames, timeout))
 
     def unary_unary(self, method: str) -> "Method":
-        return Method(lambda data, timeout: self._call(method, [data], timeout, False))
+        return Method(lambda data, timeout: self._call(method, [data], timeout))
 
     def close(self) -> None:
         self._closed = True
@@ -231,8 +230,8 @@ class Method:
     def future(self, frames: Any, timeout: float) -> Call:
         return self.call(frames, timeout)
 
-    def __call__(self, data: Any, timeout: float, wait_for_ready: bool = False) -> bytes:
-        return self.call(data, timeout).result()
+    def __call__(self, frames: Any, timeout: float, wait_for_ready: bool = False) -> bytes:
+        return self.call(frames, timeout).result()
 
 
 class Server:

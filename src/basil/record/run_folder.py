@@ -59,8 +59,9 @@ def create(folder: Path, recipe_text: str, facts: dict[str, Any]) -> None:
             " (from Python: overwrite=True)"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / RECIPE).write_text(recipe_text, encoding="utf-8")
-    write_json(folder / FACTS, facts)
+    with replacing(folder / RECIPE, durable=True) as partial:
+        partial.write_text(recipe_text, encoding="utf-8")
+    write_json(folder / FACTS, facts, durable=True)
 
 
 @contextmanager
