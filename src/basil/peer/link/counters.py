@@ -18,6 +18,7 @@ class Tally:
     bytes_received: int = 0
     retries: int = 0
     dropped: int = 0  # messages to it that were given up, or displaced by newer ones
+    failures: int = 0  # attempts to send that failed on this machine, for want of a thread or so
     questions: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)

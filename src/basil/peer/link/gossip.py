@@ -5,6 +5,7 @@ a few others, picked at random, which manifests they were given.  All of it is c
 are told; nothing is believed.
 """
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from threading import Event, Lock, Thread
 
 from basil.errors import UserError
 from basil.peer.link.reception import Reception
+from basil.peer.link.say import say
 from basil.peer.members.identity import Identity
 from basil.peer.members.roster import Roster, load_roster, parse
 from basil.peer.messages.bodies import Refused
@@ -76,6 +78,15 @@ class Gossip:
     # -- telling -----------------------------------------------------------------------------
 
     def _run(self) -> None:
+        while True:
+            try:
+                return self._go_round()
+            except Exception as error:  # what one beat could not do, a later one does
+                say("cannot gossip", logging.WARNING, reason=str(error))
+            if self._over.wait(RETRY):
+                return
+
+    def _go_round(self) -> None:
         compare_at = roster_at = time.monotonic()
         self._swap_roster(self._some(FIRST))
         while not self._over.wait(BEAT):

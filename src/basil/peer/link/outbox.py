@@ -4,9 +4,10 @@ So a receiver that is dead, slow or frozen delays nobody else, and costs a bound
 what waits for it longest is displaced by what is newer.
 """
 
+import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any
@@ -15,8 +16,9 @@ import grpc
 
 from basil.peer.limits import Limits
 from basil.peer.link.counters import Tallies
-from basil.peer.link.guard import Guard, Watched
+from basil.peer.link.guard import Guard
 from basil.peer.link.rpc import AGAIN, DELIVER
+from basil.peer.link.say import say
 from basil.peer.messages.bodies import Chunk
 from basil.peer.messages.manifest import Manifest
 
@@ -34,15 +36,19 @@ class Outbox:
     """All that goes to one receiver, one after the other."""
 
     def __init__(
-        self, node: int, channel: grpc.Channel, limits: Limits, tallies: Tallies, guard: Guard
+        self,
+        node: int,
+        connect: Callable[[], grpc.Channel],
+        limits: Limits,
+        tallies: Tallies,
+        guard: Guard,
     ) -> None:
-        self.node, self.channel = node, channel
+        self.node, self.channel, self._connect = node, connect(), connect
         self._limits, self._tallies, self._guard = limits, tallies, guard
         self._queue: deque[Parcel] = deque()
         self._change = Condition()
-        self._busy = self._over = False
-        self._thread = Thread(target=self._run, name=f"basil-to-{node}", daemon=True)
-        self._thread.start()
+        self._busy = self._over = self._failing = False
+        self._thread: Thread | None = None  # started with the first message
 
     def put(self, parcel: Parcel) -> None:
         """Never waits.  A newer message of a kind displaces the oldest of that kind."""
@@ -52,7 +58,26 @@ class Outbox:
                 self._queue.remove(alike[0])
                 self._tallies.add(self.node, dropped=1)
             self._queue.append(parcel)
+            self._start()
             self._change.notify_all()
+
+    def _start(self) -> None:
+        """Have a thread send what waits; if there is none to be had, the next message tries."""
+        if self._thread is None:
+            thread = Thread(target=self._run, name=f"basil-to-{self.node}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                self._fail(error)
+            else:
+                self._thread = thread
+
+    def _fail(self, error: Exception) -> None:
+        """This machine's fault, not the receiver's: counted each time, told once in a row."""
+        self._tallies.add(self.node, failures=1)
+        if not self._failing:
+            self._failing = True
+            say("cannot send", logging.WARNING, to=self.node, reason=str(error))
 
     def flush(self, until: float) -> bool:
         """Wait until all is sent or given up, or that moment of the monotonic clock has come."""
@@ -66,7 +91,8 @@ class Outbox:
             self._queue.clear()
             self._change.notify_all()
         self.channel.close()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         while True:
@@ -78,7 +104,11 @@ class Outbox:
                 if self._over:
                     return
                 parcel, self._busy = self._queue.popleft(), True
-            self._deliver(parcel)
+            try:
+                self._deliver(parcel)
+            except Exception as error:  # one message is lost, not all that come after it
+                self._fail(error)
+                self._tallies.add(self.node, dropped=1)
             del parcel  # or an idle thread would hold on to the last model
 
     def _deliver(self, parcel: Parcel) -> None:
@@ -86,6 +116,7 @@ class Outbox:
         while not self._over:
             outcome = self._attempt(parcel)
             if outcome is None:
+                self._failing = False
                 self._tallies.add(self.node, sent=1, bytes_sent=parcel.manifest.size)
                 return
             self._tallies.reject(self.node, outcome.name.lower().replace("_", " "))
@@ -100,22 +131,35 @@ class Outbox:
     def _attempt(self, parcel: Parcel) -> Any:
         """One transfer.  None when it is acknowledged, else the status."""
         seconds = self._limits.deadline(parcel.manifest.size)
-        watched: Watched | None = None
 
         def frames() -> Iterator[bytes]:
             """The manifest, then chunks, each copied when its turn comes."""
             yield parcel.manifest.encode()
             for chunk in parcel.chunks:
-                if watched is not None:
-                    watched.move()
+                watched.move()
                 yield b"".join(chunk)
 
-        try:
-            call = self.channel.stream_unary(DELIVER).future(frames(), timeout=seconds)
-            with self._guard.watch(call.cancel, seconds) as watched:
-                call.result()
-        except grpc.RpcError as error:
-            return error.code()
-        except (grpc.FutureCancelledError, ValueError):  # ValueError: the channel was closed
-            return grpc.StatusCode.CANCELLED
-        return None
+        channel, code = self.channel, None
+        # Not as a future, for which gRPC starts one more thread: where there is none, a channel
+        # waits for it for ever, even to be closed.
+        with self._guard.watch(channel.close, seconds) as watched:
+            try:
+                channel.stream_unary(DELIVER)(frames(), timeout=seconds)
+            except grpc.RpcError as error:
+                code = error.code()
+            except ValueError:  # the channel was closed
+                code = grpc.StatusCode.CANCELLED
+                watched.ended = True
+            except RuntimeError as error:  # no thread for the chunks; the call is left half begun
+                code = grpc.StatusCode.CANCELLED
+                watched.ended = True
+                self._fail(error)
+        if watched.ended:
+            self._reconnect(channel)
+        return code
+
+    def _reconnect(self, channel: grpc.Channel) -> None:
+        channel.close()
+        with self._change:
+            if not self._over:
+                self.channel = self._connect()

@@ -208,9 +208,9 @@ class Transport:
             if self._stopped or member is None or node in self.roster.revoked:
                 return None
             if node not in self._outboxes:
-                channel = rpc.channel(self.identity, node, member.address, self.limits)
+                connect = partial(rpc.channel, self.identity, node, member.address, self.limits)
                 self._outboxes[node] = Outbox(
-                    node, channel, self.limits, self.counters, self._guard
+                    node, connect, self.limits, self.counters, self._guard
                 )
             return self._outboxes[node]
 

@@ -18,6 +18,7 @@ highest are not believed.
 """
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sized
@@ -25,6 +26,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from basil.errors import UserError
+from basil.peer.link.say import say
 from basil.peer.run.liveness import longest_honest
 
 HELLO = "hello"
@@ -155,7 +157,11 @@ class Handshake:
     def _ask(self, transport: Asking, node: int, over: threading.Event) -> None:
         while not over.is_set():
             mine = self.about_me()
-            reply = decode(transport.ask(node, HELLO, mine.encode(), ANSWER))
+            try:
+                reply = decode(transport.ask(node, HELLO, mine.encode(), ANSWER))
+            except Exception as error:  # this machine's fault: no answer, and another try
+                say("cannot ask", logging.WARNING, node=node, reason=str(error))
+                reply = None
             self._note(node, reply)
             # A node that agrees is asked again less often: it may have started meanwhile.
             over.wait(AGAIN if reply is None or reply.digest != mine.digest else 2 * AGAIN)

@@ -4,14 +4,8 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any
 
-LOG = logging.getLogger("basil.peer")
-
-
-def say(event: str, level: int = logging.INFO, **facts: Any) -> None:
-    """One event with its facts: `say("turn", round=3, selected=5)`."""
-    LOG.log(level, event, extra={"facts": facts})
+from basil.peer.link.say import LOG
 
 
 class _Lines(logging.Formatter):

@@ -25,6 +25,7 @@ from basil.experiment.nodes import protocol_of
 from basil.foreign import look_in
 from basil.peer.limits import Limits
 from basil.peer.link.reception import Message
+from basil.peer.link.say import say
 from basil.peer.link.transport import Transport
 from basil.peer.members.identity import load_identity
 from basil.peer.members.roster import load_roster
@@ -44,7 +45,6 @@ from basil.peer.run.engine import LAGS, Behind, Engine
 from basil.peer.run.inbox import BLOCK, Inbox, Stopped
 from basil.peer.run.liveness import Clock, Patience
 from basil.peer.run.lockstep import in_ring_order
-from basil.peer.run.logs import say
 from basil.peer.run.recording import RUN, PeerRecorder
 from basil.peer.run.start import Options, local_node_of, quorum_of, seconds_of_a_turn
 from basil.peer.run.status import Status
@@ -177,6 +177,7 @@ class Peer:
         status.excluded = sorted(self.transport.evidence.excluded)
         counts = self.transport.counters.snapshot().values()
         status.refused = sum(sum(each["refused"].values()) for each in counts)
+        status.failures = sum(each["failures"] for each in counts)
         if self.engine is not None and self.engine.patience is not None:
             status.patience = self.engine.patience.seconds
 

@@ -8,8 +8,8 @@ from typing import Any
 from basil.errors import UserError
 from basil.experiment import Hooks, Setup
 from basil.experiment.output import conclude, facts_of, recorder_of, room_for
+from basil.peer.link.say import say
 from basil.peer.run.engine import Engine
-from basil.peer.run.logs import say
 from basil.peer.run.status import Status
 from basil.protocol.requests import Record
 from basil.recipe import to_toml

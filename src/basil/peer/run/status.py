@@ -35,6 +35,7 @@ class Status:
     missing: list[int] = field(default_factory=list)  # who should have spoken and has not
     excluded: list[int] = field(default_factory=list)  # proven to have lied
     refused: int = 0  # messages that were not taken
+    failures: int = 0  # attempts to send that failed on this machine
     attack: str = "none"
     written: float = 0.0  # wall clock, for the reader only
 
@@ -95,6 +96,7 @@ def rows(
         notes += [f"attack {s.attack}"] if s.attack != "none" else []
         notes += [f"excluded {_list(s.excluded)}"] if s.excluded else []
         notes += [f"refused {s.refused}"] if s.refused else []
+        notes += [f"cannot send {s.failures}"] if s.failures else []
         made.append(
             (
                 name,
