@@ -178,6 +178,73 @@ def test_nobody_gets_the_place_of_another_node(tmp_path: Path) -> None:
         authority.sign(ring, authority.request(tmp_path / "new", 2, taken))
 
 
+def test_a_member_gets_a_free_number_that_the_ring_can_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A ring has a place for every number up to the largest: a large one would be all its memory."""
+    ring = make_ring(tmp_path / "ring", 3)
+    before = load_roster(ring).digest
+    for node in (4, 999_999_999):
+        path = authority.request(tmp_path / f"machine-{node}", node, "10.0.0.1:7400")
+        assert main(["peers", "sign", "--dir", str(ring), str(path)]) == 2
+        sentence = f"node {node} has no place in a ring of 3: the next free number is 3"
+        assert sentence in " ".join(capsys.readouterr().err.split())
+    assert load_roster(ring).digest == before
+    assert not (ring / "signed").exists()
+    authority.sign(ring, authority.request(tmp_path / "machine", 3, "10.0.0.1:7400"))
+    assert load_roster(ring).member(3) is not None
+
+
+STRANGE = [
+    "a\x1b[31m:7400",
+    "a\x00:7400",
+    "a\u202eb:7400",
+    "unix:socket:7400",
+    "unix:7400",
+    "xds:a:7400",
+    "xds:7400",
+    "dns:a:7400",
+    "ipv4:10.0.0.1:7400",
+    "a,b:7400",
+    "a?b:7400",
+    "user@a:7400",
+    "[10.0.0.1]:7400",
+    "[::1:7400",
+    "[fe80::1%a,b]:7400",
+    "fe80::1:7400",
+    "a:\u0663",
+    "a:\u00b2",
+    "a:70000",
+    "-a:7400",
+    f"{'a' * 254}:7400",
+]
+
+
+@pytest.mark.parametrize("address", STRANGE)
+def test_what_is_no_address_of_a_machine_is_not_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    ring = make_ring(tmp_path / "ring", 2)
+    with pytest.raises(UserError, match="is not an address: write it as host:port"):
+        authority.request(tmp_path / "machine", 2, address)
+    with pytest.raises(UserError, match="is not an address: write it as host:port"):
+        authority.add(ring, address)
+    assert not (ring / "node-2").exists()
+    with monkeypatch.context() as careless:  # a machine with another program
+        careless.setattr(authority, "_address", lambda text: text)
+        path = authority.request(tmp_path / "machine", 2, address)
+    with pytest.raises(UserError, match="is not an address: write it as host:port"):
+        authority.sign(ring, path)
+
+
+@pytest.mark.parametrize(
+    "address", ["a:1", "node_3.example.org.:7400", "10.0.0.1:65535", "[::1]:80", "[fe80::1%eth0]:1"]
+)
+def test_names_and_addresses_of_machines_are(tmp_path: Path, address: str) -> None:
+    ring = make_ring(tmp_path / "ring", 2)
+    assert authority.add(ring, address).address == address
+
+
 def test_a_certificate_is_renewed_with_the_same_keys(tmp_path: Path) -> None:
     ring = make_ring(tmp_path / "ring", 2)
     folder = ring / "node-1"

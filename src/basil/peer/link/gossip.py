@@ -78,13 +78,12 @@ class Gossip:
     # -- telling -----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
+        while not self._over.is_set():
             try:
-                return self._go_round()
+                self._go_round()
             except Exception as error:  # what one beat could not do, a later one does
                 say("cannot gossip", logging.WARNING, reason=str(error))
-            if self._over.wait(RETRY):
-                return
+                self._over.wait(RETRY)
 
     def _go_round(self) -> None:
         compare_at = roster_at = time.monotonic()

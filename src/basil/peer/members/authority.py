@@ -8,10 +8,12 @@ ring/signed/       answers to requests: the same without keys, since those never
 """
 
 import json
+import re
 import secrets
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
+from ipaddress import IPv6Address
 from pathlib import Path
 
 from cryptography import x509
@@ -39,6 +41,10 @@ from basil.recipe import load, parse, to_toml
 
 CA, CA_KEY, SIGNED, REQUEST = "ca", "ca.key", "signed", "request.json"
 CONTEXT = b"basil request 1\n"
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_IPV6 = re.compile(r"[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?")
+_PORT = re.compile(r"[0-9]{1,5}")
+_SCHEMES = ("dns", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds", "google-c2p")
 DEMO = ("scheme.rounds=80", "attack.name=none", "record.every=5")
 
 
@@ -233,6 +239,11 @@ def _check_days(days: float) -> None:
 
 
 def _free(old: Roster, node: int, address: str) -> None:
+    nodes = tomllib.loads(old.recipe)["ring"]["nodes"]
+    if node > nodes:  # all numbers up to the largest have a place
+        raise UserError(
+            f"node {node} has no place in a ring of {nodes}: the next free number is {nodes}"
+        )
     for member in old.members:
         if member.address == address and member.id != node:
             raise UserError(f"{address} is the address of node {member.id} already")
@@ -241,9 +252,18 @@ def _free(old: Roster, node: int, address: str) -> None:
 
 
 def _address(text: str) -> str:
-    """host:port, if it is that."""
+    """host:port, if it is that, and nothing that gRPC takes for another way to reach a node."""
     host, _, port = text.rpartition(":")
-    odd = any(c.isspace() or c in "\"'/\\" for c in host)
-    if not host or odd or not port.isdigit() or not 0 < int(port) < 65536:
+    good = _HOST.fullmatch(host) and len(host) <= 253 and host.lower() not in _SCHEMES
+    if host.startswith("["):
+        good = host.endswith("]") and _is_ipv6(host[1:-1])
+    if not good or not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
         raise UserError(f"{text!r} is not an address: write it as host:port")
     return text
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return bool(_IPV6.fullmatch(text) and IPv6Address(text))
+    except ValueError:
+        return False
