@@ -181,7 +181,7 @@ def test_nobody_gets_the_place_of_another_node(tmp_path: Path) -> None:
 def test_a_member_gets_a_free_number_that_the_ring_can_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A ring has a place for every number up to the largest: a large one would be all its memory."""
+    """A ring has a place for every number up to its largest: 10⁹ of them take all memory."""
     ring = make_ring(tmp_path / "ring", 3)
     before = load_roster(ring).digest
     for node in (4, 999_999_999):

@@ -8,7 +8,8 @@
   sender counts as absent: so a node that adds twice, or does not take out, is out.
 - Too little, or samples that are none: noted, and the cycle goes on with the rest.
 
-A node is believed only about its own predecessor: a Byzantine one can exclude one in each round.
+A node is believed only about its own predecessor, and about a round only once its time for that is
+over: a Byzantine one can exclude one in each round that comes to an end, and nobody before.
 """
 
 from collections import Counter
@@ -68,6 +69,7 @@ class BasketInbox:
         self.now = node.start
         self.last: Send | None = None  # the last basket passed on …
         self.again: Send | None = None  # … which is to be sent once more
+        self.early: list[tuple[float, Arrival]] = []  # reports, and when they can be believed
         self.incidents: list[Incident] = []
 
     def note(self, r: int, what: str, about: int, samples: int) -> None:
@@ -175,15 +177,35 @@ class BasketInbox:
 
     def listen(self, until: float) -> Generator[Request, Any, bool]:
         """Take in what comes next; False once the time is over."""
-        arrival = yield Receive(until)
+        wait = min([until, *(moment for moment, _ in self.early)])
+        arrival = yield Receive(wait)
         self.now = arrival.time
-        if isinstance(arrival, Missing):
+        if isinstance(arrival, Arrival):
+            ready = [] if self._is_early(arrival) else [arrival]
+        elif wait == until:
             return False
-        self.take_in(arrival)
-        if self.again is not None:
-            self.last, self.again = self.again, None
-            yield self.last
+        else:
+            ready = [report for moment, report in self.early if moment <= wait]
+            self.early = [(moment, report) for moment, report in self.early if moment > wait]
+        for each in ready:
+            self.take_in(each)
+            if self.again is not None:
+                self.last, self.again = self.again, None
+                yield self.last
         return True
+
+    def _is_early(self, arrival: Arrival) -> bool:
+        """A report of absence that cannot be true yet is kept till it can."""
+        if not isinstance(arrival.body, Absent):
+            return False
+        if not 1 <= arrival.round <= self.table.rounds + 1:
+            return True  # and is never looked at: there is no such round
+        ring = self.table.groups[self.table.group_of(arrival.sender)]
+        place = ring.index(arrival.sender)
+        moment = self.node.start + self.table.first_call(len(ring), place, arrival.round)
+        if self.now < moment:
+            self.early.append((moment, arrival))
+        return self.now < moment
 
     def take_in(self, arrival: Arrival) -> None:
         body, r, sender = arrival.body, arrival.round, arrival.sender

@@ -53,6 +53,13 @@ class Timetable:
         spare = (self.patience - 1) * self.hop((position if r == 1 else n) * self.size)
         return self.deadline(n, position, r) + spare
 
+    def first_call(self, n: int, position: int, r: int) -> float:
+        """From when on a basket may be reported missing: the deadline, less what clocks may differ.
+
+        That is as much as `last_call` comes after it.
+        """
+        return 2 * self.deadline(n, position, r) - self.last_call(n, position, r)
+
     def _cycles(self) -> float:
         """Phase 2 of the slowest group: its dummy round ends at node n − 1."""
         return max(self._cycle(len(ring)) for ring in self.groups)
