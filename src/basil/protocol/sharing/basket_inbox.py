@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from basil.protocol.requests import Absent, Arrival, Missing, Receive, Request, Send
+from basil.protocol.requests import Absent, Arrival, Receive, Request, Send
 from basil.protocol.sharing.basket import Basket
 from basil.protocol.sharing.timetable import Timetable
 
