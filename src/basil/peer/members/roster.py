@@ -130,6 +130,15 @@ def save_roster(folder: Path, roster: Roster) -> None:
     write(folder / ROSTER, roster.sealed)
 
 
+def recipe_of_run(roster: Roster, state: Path, authority: x509.Certificate) -> str:
+    """What is run: the roster's recipe, or the one that a run began with which goes on.
+
+    A roster may grow meanwhile; the order of a ring that turns stays.
+    """
+    kept = state / ROSTER
+    return parse(read(kept), authority, str(kept)).recipe if kept.exists() else roster.recipe
+
+
 def parse(sealed: bytes, authority: x509.Certificate, source: str) -> Roster:
     """A roster from a file's content, if the authority signed it and its form is canonical."""
     text, _, last = sealed.rpartition(SIGNED)

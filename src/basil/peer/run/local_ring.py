@@ -19,7 +19,8 @@ from basil.errors import UserError
 from basil.experiment.options import options_of
 from basil.experiment.participants import choose_byzantine
 from basil.foreign import look_in
-from basil.peer.members.roster import load_roster
+from basil.peer.members.identity import AUTHORITY, read_certificate
+from basil.peer.members.roster import ROSTER, load_roster, recipe_of_run
 from basil.peer.run import status
 from basil.peer.run.peer import STATE  # so that no fork has to import it
 from basil.peer.run.recording import RUN
@@ -152,7 +153,10 @@ def _forget(ring: Path, begun: Iterable[Path]) -> None:
 def warm_up(ring: Path) -> Recipe:
     """Import and read once what all nodes need; each fork has it then."""
     look_in(ring)
-    recipe = parse(tomllib.loads(load_roster(ring).recipe), f"{ring}/roster.toml, recipe")
+    roster, authority = load_roster(ring), read_certificate(ring / AUTHORITY)
+    begun = [folder / STATE for folder in node_folders(ring) if (folder / STATE / ROSTER).exists()]
+    text = recipe_of_run(roster, (begun or [ring / STATE])[0], authority)
+    recipe = parse(tomllib.loads(text), f"{ring}/roster.toml, recipe")
     data.load(recipe.data.dataset, recipe.seed, **options_of(recipe.data, data.DATASETS, "dataset"))
     return recipe
 

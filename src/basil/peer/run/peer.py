@@ -28,7 +28,7 @@ from basil.peer.link.reception import Message
 from basil.peer.link.say import say
 from basil.peer.link.transport import Transport
 from basil.peer.members.identity import load_identity
-from basil.peer.members.roster import load_roster
+from basil.peer.members.roster import ROSTER, load_roster, recipe_of_run, save_roster
 from basil.peer.messages.bodies import ABSENT, BASKET, MODEL, REJOIN, forms_of
 from basil.peer.run import agreement as phases
 from basil.peer.run import metrics
@@ -49,7 +49,7 @@ from basil.peer.run.recording import RUN, PeerRecorder
 from basil.peer.run.start import Options, local_node_of, quorum_of, seconds_of_a_turn
 from basil.peer.run.status import Status
 from basil.protocol.requests import Send
-from basil.recipe import NO_ATTACK, code_of, parse, with_own_data
+from basil.recipe import NO_ATTACK, code_of, parse, to_toml, with_own_data
 from basil.record.run_folder import CHECKPOINT, SUMMARY
 
 SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
@@ -67,8 +67,10 @@ class Peer:
         look_in(folder)  # others' code that the recipe names may lie beside the roster
         self.identity, roster = load_identity(folder), load_roster(folder)
         roster.check(self.identity)
-        self.node = self.identity.node
-        self.recipe = parse(tomllib.loads(roster.recipe), f"{folder}/roster.toml, recipe")
+        self._roster = roster  # as it was when this node was started
+        self.node, self.state = self.identity.node, folder / STATE
+        text = recipe_of_run(roster, self.state, self.identity.authority)
+        self.recipe = parse(tomllib.loads(text), f"{folder}/roster.toml, recipe")
         if self.node >= self.recipe.ring.nodes:
             raise UserError(f"node {self.node} has no place in a ring of {self.recipe.ring.nodes}")
         self.byzantine = self.recipe.ring.byzantine
@@ -76,7 +78,6 @@ class Peer:
         self.participants = self.local.participants
         self._expects = sorted(self.participants.weights(self.node))
         self.setup = self._set_up()
-        self.state = folder / STATE
         try:
             (self.state / ARRIVALS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -110,7 +111,8 @@ class Peer:
         )
         self._senders = self.participants.senders(self.node)
         self.transport.expected, self.transport.early = self._expected, self._early
-        self.handshake = Handshake(self.node, roster.ids, self.byzantine, self._hello)
+        others = self.participants.ring.position.keys() & set(roster.ids)
+        self.handshake = Handshake(self.node, others, self.byzantine, self._hello)
         self.transport.answers[HELLO] = self.handshake.answer
         self.quorum = quorum_of(options, roster, self.participants, self._waits)
         self.engine: Engine | None = None
@@ -137,7 +139,12 @@ class Peer:
         box.put(message.sender, message.round, message.body, message)
 
     def _expected(self, sender: int, stage: str, kind: str) -> bool:
-        """Models come from those alone whose models this node takes in; notes from anybody."""
+        """Models come from those alone whose models this node takes in; notes from all of a ring.
+
+        Not from members that were added since the run began.
+        """
+        if sender not in self.participants.ring.position:
+            return False
         if stage == TRAIN:
             return kind == REJOIN or (kind == MODEL and sender in self._senders)
         return stage == SHARE and self.sharing is not None and kind in (BASKET, ABSENT)
@@ -161,6 +168,7 @@ class Peer:
         data = self.local.data
         common = [
             self.transport.roster.digest,
+            to_toml(self.recipe),
             code_of(self.recipe),
             list(self.participants.ring.order),
             self.setup.compute.layout.fingerprint,
@@ -224,6 +232,8 @@ class Peer:
         agreed = self.handshake.agree(self.transport, self.options.window, self._stop.is_set)
         if self._stop.is_set():
             raise Stopped
+        if not (self.state / ROSTER).exists():  # from now on a larger roster changes nothing
+            save_roster(self.state, self._roster)
         say("agreed", missing=sorted(agreed.missing), differing=sorted(agreed.differing))
         recorder = prepared or self._share_first(agreed)
         try:

@@ -48,9 +48,11 @@ def quorum_of(
     options: Options, roster: Roster, who: Participants, tell: Callable[[list[int]], None]
 ) -> Quorum:
     """More than half of the roster, and an honest source; or just as many as were asked for."""
-    members, asked = len(roster.ids), options.quorum
+    # Members that were added since the run began have no place in it.
+    here = who.ring.position.keys() & set(roster.ids)
+    members, asked = len(here), options.quorum
     if asked is None:
-        sources = frozenset(who.weights(who.members[0])).intersection(roster.ids)
+        sources = frozenset(who.weights(who.members[0])).intersection(here)
         # Rings with S <= b take the risk that all S are Byzantine: they can ask for no more.
         most = len(sources) if who.graph else min(who.connectivity, len(sources))
         honest = min(most, who.recipe.ring.byzantine + 1)
