@@ -87,3 +87,22 @@ def test_eight_processes_are_the_simulator_bit_for_bit(
         for mine, theirs in zip(merged.metrics, lines, strict=True):
             assert mine[measured] == pytest.approx(theirs[measured])
     assert merged.byzantine == byzantine
+
+
+@pytest.mark.slow
+def test_a_twin_that_is_restarted_goes_on_at_once(
+    ring_of: Callable[..., Ring], tmp_path: Path
+) -> None:
+    """It knows whom it has heard: it does not wait, a patience of 60 s long, for what it had."""
+    tree = {**SMALL, "ring": {"nodes": 4, "byzantine": 1, "connectivity": 2}}
+    Simulation(set_up(parse({**tree, "scheme": {"rounds": 12}}))).run(tmp_path / "simulated")
+    ring = ring_of({**tree, "scheme": {"rounds": 12}})
+    ring.start_all("--twin", "--patience", "60")
+    ring.until_round(3)
+    ring.kill(1)
+    ring.start(1, "--twin", "--patience", "60")
+    assert set(ring.wait(seconds=50).values()) == {0}, ring.story(range(4))
+    merge(ring.folder, tmp_path / "merged")
+    there = load_file(tmp_path / "simulated/models.safetensors")
+    here = load_file(tmp_path / "merged/models.safetensors")
+    assert all(torch.equal(here[name], there[name]) for name in there)

@@ -13,11 +13,27 @@ from threading import Lock
 
 from basil.errors import UserError
 from basil.peer.members.files import write
-from basil.peer.messages.manifest import Manifest, read_manifests
+from basil.peer.members.roster import Roster
+from basil.peer.messages.manifest import Manifest, read_manifests, signed_by_sender
 
 LONGEST = 4 << 20  # bytes of the journal, from which on it is written anew
 
 Key = tuple[str, int, str]
+
+
+def check_marks(path: Path, roster: Roster) -> None:
+    """Is what counts of a journal as it was signed?  A changed mark would mute this node, or worse.
+
+    Without the mark of its own last round it could sign that round a second time.
+    """
+    last = {m.key: (line, m) for line, m in enumerate(read_manifests(path), 1)}
+    for line, manifest in last.values():
+        if not signed_by_sender(manifest, roster):
+            raise UserError(
+                f"{path}, line {line}: node {manifest.sender} did not sign this, so it was changed"
+                " on the disk: a new run needs run and state moved away on all machines; this one"
+                " goes on without the node"
+            )
 
 
 class Journal:

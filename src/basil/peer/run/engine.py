@@ -210,6 +210,8 @@ class Engine:
             "state": self.state,
             "since": self.since,
             "mark": self.mark,
+            "given": [[sender, number] for sender, number in self.inbox.given.items()],
+            "gave_up": self._gave_up,
             "outbox": [[list(send.to), send.round, send.body] for send in self.outbox],
             "done": asdict(self.done),
         }
@@ -217,8 +219,15 @@ class Engine:
     def restore(self, saved: dict[str, Any]) -> None:
         self.round, self.state = saved["round"], saved["state"]
         self.since, self.mark = saved["since"], saved["mark"]
+        self.inbox.given.update(saved.get("given", []))  # (checkpoints of old have none)
+        self._gave_up = saved.get("gave_up", 0)
         self.outbox = [Send(tuple(to), k, body) for to, k, body in saved["outbox"]]
         self.done = Work(**saved["done"])
+
+    @property
+    def heard_nobody(self) -> bool:
+        """In the whole run, though somebody was waited for."""
+        return self._gave_up > 0 and not self.inbox.given
 
     def total(self) -> Work:
         return self.done

@@ -24,6 +24,7 @@ from basil.experiment import Custom, Machine, Setup, set_up
 from basil.experiment.nodes import protocol_of
 from basil.foreign import look_in
 from basil.peer.limits import Limits
+from basil.peer.link.journal import check_marks
 from basil.peer.link.reception import Message
 from basil.peer.link.say import say
 from basil.peer.link.transport import Transport
@@ -53,7 +54,7 @@ from basil.recipe import NO_ATTACK, code_of, parse, to_toml, with_own_data
 from basil.record.run_folder import CHECKPOINT, SUMMARY
 
 SHARE, TRAIN = "share", "train"  # the stages of a run, as manifests name them
-STATE, ARRIVALS = "state", "arrivals"
+STATE, ARRIVALS, MARKS = "state", "arrivals", "marks.jsonl"
 RECENT = 2.0  # seconds for which nobody is asked again whether it is here
 WAITING = "waiting"  # for a quorum, as the status says
 TOGETHER = 5.0  # seconds in which all start to train after the sharing
@@ -96,6 +97,7 @@ class Peer:
         layout = self.setup.compute.layout
         most = limits.arrivals * (forms_of(layout).model_size + BLOCK)
         self.inbox = Inbox(self.clock, self.state / ARRIVALS, most)
+        check_marks(self.state / MARKS, roster)
         self.sharing_clock = Clock()
         self.baskets = Inbox(self.sharing_clock)
         self.transport = Transport(
@@ -104,7 +106,7 @@ class Peer:
             layout,
             limits,
             self._deliver,
-            self.state / "marks.jsonl",
+            self.state / MARKS,
             rows=self.sharing.rows if self.sharing else None,
             listen=options.listen,
             equivocates=options.attack != NO_ATTACK,
@@ -238,6 +240,7 @@ class Peer:
         recorder = prepared or self._share_first(agreed)
         try:
             self._train(recorder, agreed)
+            self._check_company(recorder.engine)
             self._enter(phases.DONE)
             summary = recorder.finish({} if self.sharing is None else {"sharing": self._facts})
             recorder.write_status()
@@ -248,6 +251,20 @@ class Peer:
         with suppress(OSError):  # it has finished, whatever becomes of it
             (recorder.run / CHECKPOINT).unlink()
         return summary
+
+    def _check_company(self, engine: Engine) -> None:
+        """A node that has no part in what the ring has learnt has not finished."""
+        if engine.round == 1:
+            raise Alone(
+                f"node {self.node} has taken no turn: others say that all"
+                f" {self.recipe.scheme.rounds} rounds are over. If they are not, start it again"
+            )
+        if engine.heard_nobody and self.quorum.needed > 1:
+            raise Alone(
+                f"node {self.node} has heard nobody in all rounds, so what it trained is its own:"
+                f" see that others reach it at {self._roster.check(self.identity).address}, and"
+                " begin a new run; --quorum 1 finishes this one as it is"
+            )
 
     def _linger(self) -> None:
         """Others may still need what this node has sent, or its answers.
