@@ -60,6 +60,13 @@ def test_sign_flips() -> None:
     assert len(patterns) == 2 ** len(LAYOUT.layers)
 
 
+def test_a_layer_is_flipped_as_often_as_not() -> None:
+    honest = torch.ones(D)
+    lies = [vector("layer-sign-flip", view(honest=honest, k=k)) for k in range(1, 201)]
+    flipped = [float(lie[layer.start]) < 0 for lie in lies for layer in LAYOUT.layers]
+    assert sum(flipped) / len(flipped) == pytest.approx(0.5, abs=0.1)  # 4 standard deviations
+
+
 def test_inverse_is_the_update_reversed() -> None:
     chosen, honest = torch.full((D,), 2.0), torch.full((D,), 2.5)
     lie = vector("inverse", view(chosen=chosen, honest=honest))

@@ -97,15 +97,6 @@ def test_two_groups_of_three_by_hand() -> None:
         assert shared.received(node) == others - own
 
 
-def test_order_says_nothing_about_the_owner() -> None:
-    """Over many seeds, the newest batch stands at every place alike."""
-    places = [0, 0, 0]
-    for seed in range(300):
-        third = next(p for p in share(3, 1, 1, 1, seed=seed).sent if p.sender == 2)
-        places[[x // 100 for x in third.numbers].index(2)] += 1
-    assert min(places) > 70  # 100 expected, standard deviation 8
-
-
 def test_candidates() -> None:
     shared = share(4, 1, 3, 2)
     found = {

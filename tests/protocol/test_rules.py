@@ -252,6 +252,14 @@ def test_garbage_counts_as_three_standard_errors() -> None:
     assert records == {"0": [3.0, 1.0], "1": [3.0, 1.0], "2": [0.0, 1.0]}
 
 
+def test_who_is_not_heard_in_a_round_keeps_its_record() -> None:
+    rows = [[5.0] * 4, [1.0] * 4]
+    before = choose("trust", rows, [9.0] * 4).state
+    after = choose("trust", rows[:1], [9.0] * 4, before).state["records"]
+    assert after["1"].tolist() == [0.0, 1.0]
+    assert after["0"].tolist() == [0.98 * 3.0, 0.98 + 1.0]  # now the lowest
+
+
 def test_where_there_was_nothing_to_gain_the_lowest_is_chosen() -> None:
     rows = [[1.0, 0.0, 0.0, 0.0], [0.0] * 4]
     known = {"began": torch.zeros((), dtype=torch.float64)}
