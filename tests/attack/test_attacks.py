@@ -19,7 +19,7 @@ from basil.learning.layout import layout_of
 from basil.learning.models import mlp
 from basil.learning.pool import Batch
 from basil.protocol.basil import basil
-from basil.protocol.requests import Observe, Pretend, Score, ScoreAll, Send, Train
+from basil.protocol.requests import Checkpoint, Observe, Pretend, Score, ScoreAll, Send, Train
 from basil.testing.attacks import check_lies
 
 from attack_helpers import LAYOUT, D, vector, view
@@ -233,13 +233,30 @@ def test_between_its_rounds_a_byzantine_node_is_honest() -> None:
 
 def test_a_lie_is_tried_out_on_a_batch_of_no_turn() -> None:
     """Of node 0 of three rounds: what it would draw in rounds 4, 5 and 6."""
-    asked = pump("brink", start=1, draw=lambda k: (Batch(np.array([k % 3])),))
+    drawn: dict[int, Batch] = {}
+
+    def draw(k: int) -> tuple[Batch, ...]:
+        return (drawn.setdefault(k, Batch(np.array([0]))),)
+
+    asked = pump("brink", start=1, draw=draw)
     tried = [r for r in asked if isinstance(r, ScoreAll)]
-    assert [int(r.batch.indices[0]) for r in tried] == [4 % 3, 5 % 3, 6 % 3]
+    assert [[k for k in drawn if drawn[k] is r.batch] for r in tried] == [[4], [5], [6]]
     assert [len(r.models) for r in tried] == [4 + 1] * 3  # the honest one last
     # Once it is known what to send, all that ends a turn happens at one moment.
     last = [type(r).__name__ for r in asked[-5:]]
     assert last == ["Train", "ScoreAll", "Record", "Send", "Checkpoint"]
+
+
+def test_a_checkpoint_holds_what_the_attack_remembered_then() -> None:
+    @declares()
+    def counts(seen: View) -> Tensor:
+        seen.state["lies"] = seen.state.get("lies", 0) + 1
+        return seen.honest
+
+    with ATTACKS.lent(counts) as name:
+        asked = pump(name, start=1)
+    states = [r.state() for r in asked if isinstance(r, Checkpoint)]
+    assert [state["attack"] for state in states] == [{"lies": 1}, {"lies": 2}, {"lies": 3}]
 
 
 def test_a_silent_node_sends_to_nobody() -> None:

@@ -65,6 +65,16 @@ def test_a_layer_is_scaled_as_the_formula_says() -> None:
         assert torch.allclose(after[name], factor * before[name])
 
 
+def test_by_units_as_many_grow_as_shrink() -> None:
+    """So that the norm of a layer tells little."""
+    before = LAYOUT.views(HONEST)["1.weight"]
+    for share, half in ((1.0, 15), (0.5, 7)):  # of 30
+        after = LAYOUT.views(lie("rescale", factor=4.0, by="units", layer=0, share=share))
+        factors = (after["1.weight"] / before)[:, 0].sort().values
+        expected = [1 / 4] * half + [1.0] * (30 - 2 * half) + [4.0] * half
+        assert torch.allclose(factors, torch.tensor(expected))
+
+
 def test_a_ramp_grows_to_the_factor() -> None:
     for k, factor in ((1, 1.5), (2, 2.0), (9, 2.0)):
         changed = LAYOUT.views(lie("rescale", factor=2.0, layer=0, ramp=2, k=k))

@@ -15,7 +15,7 @@ from basil.errors import UserError
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
 from basil.learning.models import cross_entropy
-from basil.learning.optimizers import Optimizer
+from basil.learning.optimizers import OPTIMIZERS, Optimizer
 from basil.learning.pool import Batch, Pool
 from ctrl_c import CtrlC
 
@@ -117,3 +117,10 @@ def test_a_run_that_was_interrupted_goes_on_with_its_state(tmp_path: Path, schem
     resumed = basil.resume(tmp_path / "cut")
     assert resumed.summary["model_sha256"] == whole.summary["model_sha256"]
     assert forgetful.summary["model_sha256"] != whole.summary["model_sha256"]
+
+
+def test_clipping_makes_long_gradients_shorter_and_no_short_one_longer() -> None:
+    gradient = torch.tensor([3.0, 4.0])
+    for clip, expected in ((10.0, [-3.0, -4.0]), (5.0, [-3.0, -4.0]), (1.0, [-0.6, -0.8])):
+        stepped = OPTIMIZERS["sgd"](torch.zeros(2), gradient, 1.0, {}, clip=clip)
+        torch.testing.assert_close(stepped, torch.tensor(expected))
