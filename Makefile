@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 
-.PHONY: demo test test-all chaos lint types imports check docs clean
+.PHONY: demo test test-all chaos mutants lint types imports check docs clean
 
 demo: $(READY)
 	$(BIN)/basil compare demo --out runs/demo
@@ -19,6 +19,10 @@ test-all: $(READY)
 SEEDS ?= 100
 chaos: $(READY)
 	cd tests && ../$(BIN)/python -m chaos.run $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+# Would the tests notice?  Faults planted one at a time; ONLY="part of a name" for some of them.
+mutants: $(READY)
+	$(BIN)/python tests/mutants/run.py --only "$(ONLY)"
 
 lint: $(READY)
 	$(BIN)/ruff check .
