@@ -112,7 +112,6 @@ def test_what_comes_back_from_a_cluster_ends_what_a_pool_had_begun(tmp_path):
     assert (tmp_path / "checkpoint.safetensors").exists()  # here it may still be gone on with
     unpack(tmp_path, {"summary.json": b"{}", "tensorboard/events": b"some"})
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {
-        "error.txt",
         "summary.json",
         "tensorboard/events",
     }

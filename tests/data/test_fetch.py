@@ -111,11 +111,6 @@ def test_a_file_is_fetched_once(server, folder):
     assert listing(folder) == ["file.gz"]
 
 
-def test_what_others_bring_is_not_basils_to_fetch():
-    assert present("text")
-    assert present("my_data.py:digits")
-
-
 def test_a_chosen_folder_stands_for_the_root(folder, tmp_path):
     other = tmp_path / "elsewhere"
     assert get("mnist", other, progress=False) == [other / "mnist" / "file.gz"]

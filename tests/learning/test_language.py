@@ -11,7 +11,9 @@ import basil
 from basil.errors import UserError
 from basil.experiment import set_up
 from basil.learning.language import CausalLM
+from basil.many.figures import lacking_data, plan_figure
 from basil.recipe import parse
+from basil.recipe.figure import load_figure
 
 RECIPE: dict[str, Any] = {
     "data": {"dataset": "text", "path": "play.txt", "length": 16, "by": "speaker",
@@ -87,3 +89,8 @@ def test_an_adapter_is_asked_of_a_network_that_has_one(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match="no adapter"):
         result.save_adapter(tmp_path / "adapter")
+
+
+def test_a_figure_about_a_text_of_ones_own_lacks_nothing(tmp_path: Path) -> None:
+    plan = plan_figure(load_figure("llm"), 1, tmp_path, overrides=["data.path=play.txt"])
+    assert lacking_data(plan) == ""

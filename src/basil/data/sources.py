@@ -151,8 +151,8 @@ def where(name: str, folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def present(name: str) -> bool:
-    """Whether a data set can be loaded without fetching anything, as far as Basil knows it."""
-    files = SOURCES.get(name)
+    """Whether a data set can be loaded without fetching anything."""
+    files = source(name)
     if files is None:
         return name != "digits" or importlib.util.find_spec("sklearn") is not None
     return files.complete(where(name))

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from basil.data import present
+from basil.data.sources import SOURCES
 from basil.many.cases import Case, case_of
 from basil.many.numbers import number_verdicts
 from basil.recipe.figure import Drawn, Figure, drawn
@@ -50,7 +51,7 @@ def plan_figure(
 def lacking_data(plan: FigureRuns) -> str:
     """How to get the data that the figure needs and that is not on this machine; "" if it is."""
     needed = dict.fromkeys(case.recipe.data.dataset for case in plan.cases)
-    lacking = [name for name in needed if not present(name)]
+    lacking = [name for name in needed if name in SOURCES and not present(name)]
     if not lacking:
         return ""
     how = " && ".join(f"basil data get {name}" for name in lacking)

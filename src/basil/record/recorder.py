@@ -19,6 +19,7 @@ from basil.protocol.numbering import RING
 from basil.protocol.requests import Record
 from basil.record import checkpoint
 from basil.record.callback import Callback
+from basil.record.disk import sync
 from basil.record.evaluate import Evaluation, evaluate
 from basil.record.run_folder import CHECKPOINT, CHECKPOINT_BEFORE, JOINS, METRICS, SELECTIONS
 from basil.topology import Ring
@@ -258,6 +259,9 @@ class Recorder:
         self._selections.flush()
         if self._joins is not None:
             self._joins.flush()
+        for name in FILES:  # a checkpoint says how long they are: that must hold after a power cut
+            if (self.folder / name).exists():
+                sync(self.folder / name)
         mine = {
             "round": self.round,
             "evaluated": self.evaluated,

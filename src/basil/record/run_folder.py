@@ -50,8 +50,11 @@ def held(folder: Path) -> Iterator[None]:
                 (folder / LOCK).unlink()
 
 
-def create(folder: Path, recipe_text: str, facts: dict[str, Any]) -> None:
-    """A new run folder; never one that holds a run already."""
+def create(folder: Path, recipe_text: str, facts: dict[str, Any], durable: bool = False) -> None:
+    """A new run folder; never one that holds a run already.
+
+    durable: it is there also after a power cut, or not at all.
+    """
     if (folder / FACTS).exists():
         hint = f", or basil run --resume {folder}" if (folder / CHECKPOINT).exists() else ""
         raise UserError(
@@ -59,9 +62,9 @@ def create(folder: Path, recipe_text: str, facts: dict[str, Any]) -> None:
             " (from Python: overwrite=True)"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / RECIPE, durable=True) as partial:
+    with replacing(folder / RECIPE, durable) as partial:
         partial.write_text(recipe_text, encoding="utf-8")
-    write_json(folder / FACTS, facts, durable=True)
+    write_json(folder / FACTS, facts, durable)
 
 
 @contextmanager

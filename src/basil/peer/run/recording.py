@@ -46,7 +46,7 @@ class PeerRecorder:
         check_room(self.run, room_for(self.setup, models))
         if not (self.run / run_folder.FACTS).exists():
             recipe = to_toml(self.setup.recipe)
-            run_folder.create(self.run, recipe, {**facts_of(self.setup), **facts})
+            run_folder.create(self.run, recipe, {**facts_of(self.setup), **facts}, durable=True)
         else:
             self._same_run(facts)
         saved = self._checkpoint()
