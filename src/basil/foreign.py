@@ -109,6 +109,14 @@ def _places() -> list[str]:
     return list(dict.fromkeys([str(Path.cwd()), *_folders]))
 
 
+def _searched() -> str:
+    """The places in words: a long session knows many, and the first and the last are telling."""
+    places = _places()
+    some = places if len(places) <= 3 else [places[0], *places[-2:]]
+    more = len(places) - len(some)
+    return " or ".join(some) + (f" or {more} more" if more else "")
+
+
 def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
@@ -126,7 +134,7 @@ def _module(name: str) -> ModuleType:
         if not _is_absent(name, error):
             raise _failed(name, error) from error
         raise UserError(
-            f"there is no module {name!r:.100}, neither installed nor in {' or '.join(_places())}"
+            f"there is no module {name!r:.100}, neither installed nor in {_searched()}"
         ) from None
     except Exception as error:
         raise _failed(name, error) from error
@@ -143,7 +151,7 @@ def _file(place: str) -> ModuleType:
     found = [Path(folder, place) for folder in (*_places(), *sys.path)]
     path = next((p.resolve() for p in found if os.path.isfile(p)), None)
     if path is None:
-        raise UserError(f"there is no file {place!r:.100} in {' or '.join(_places())}")
+        raise UserError(f"there is no file {place!r:.100} in {_searched()}")
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
