@@ -1,13 +1,8 @@
 """Data sharing with nodes that drop out, cheat or lie: it ends in time, and somebody notices."""
 
-import numpy as np
 import pytest
 
-from basil import rng
 from basil.attack.basket_faults import FAULTS
-from basil.protocol.requests import Absent, Arrival, Missing, Receive
-from basil.protocol.sharing.basket import Basket
-from basil.protocol.sharing.basket_inbox import BasketInbox, Sharer
 from basil.protocol.sharing.timetable import Timetable
 
 from sharing_helpers import PUBLIC, Shared, share
@@ -123,97 +118,3 @@ def test_a_second_sender_makes_up_for_a_silent_first() -> None:
     assert all(not honest.incidents(node) for node in range(6))
     for node in range(6):
         assert len(honest.received(node)) == len(honest.outcomes[node].received) == 5 * 2
-
-
-def test_a_group_that_has_sent_counts_also_if_its_sender_is_given_up_later() -> None:
-    """A false report after the basket came costs nothing, and nobody waits for another sender."""
-    me = member(3)
-    me.take_in(Arrival(4, 4, Basket(np.arange(2), 8), 0.0))
-    me.take_in(Arrival(5, 2, Absent(4), 0.0))
-    assert me.absent == {4}
-    assert me.missing() == []
-
-
-def member(node: int) -> BasketInbox:
-    stream = rng.stream(0, "test")
-    table = Timetable(((0, 1, 2, 3), (4, 5)), 2, 1, lambda k: 0.1 * k)
-    never = lambda basket: np.zeros(len(basket), bool)  # noqa: E731
-    return BasketInbox(
-        Sharer(
-            id=node,
-            table=table,
-            samples=Basket(np.arange(4), 8),
-            dummies=lambda k: Basket(np.arange(k), 8),
-            is_sample=lambda basket: basket.rows < 100,
-            is_dummy=never,
-            stream=stream,
-        )
-    )
-
-
-def test_a_node_is_believed_about_its_own_predecessor_only() -> None:
-    me = member(3)
-    me.take_in(Arrival(2, 2, Absent(0), 0.0))
-    assert not me.absent
-    me.take_in(Arrival(1, 2, Absent(0), 0.0))
-    assert me.absent == {0}
-    me.take_in(Arrival(0, 2, Absent(3), 0.0))  # who is absent accuses nobody
-    assert me.absent == {0}
-
-
-def test_nobody_is_absent_before_anybody_can_have_waited_for_it() -> None:
-    """Node 3 reports all that stand before it at once, and rounds that there are not."""
-    me = member(0)
-    reports = [Arrival(3, r, Absent(4 - min(r, 3) - 1), 0.1) for r in (1, 2, 3, 4, 9)]
-    assert reports[0].body == Absent(2)
-    table, told = me.table, list[tuple[float, int]]()
-    due = [table.deadline(4, 3, r) for r in (1, 2, 3)]
-    answers: list[Arrival] = list(reports)
-
-    def listen(until: float) -> bool:
-        hearing = me.listen(until)
-        request = next(hearing)
-        assert isinstance(request, Receive)
-        try:
-            hearing.send(answers.pop(0) if answers else Missing(request.until))
-        except StopIteration as end:
-            told.append((me.now, len(me.absent)))
-            return bool(end.value)
-        raise AssertionError("nothing is to be sent")
-
-    for _ in reports:
-        assert listen(due[2])
-    assert me.absent == set()
-    while listen(due[2]):
-        pass
-    assert me.absent == {2, 1, 0}
-    for deadline, count in zip(due, (1, 2, 3), strict=True):  # one in each round, and no earlier
-        first = min(now for now, absent in told if absent >= count)
-        spare = table.last_call(4, 3, count) - deadline
-        assert deadline - spare <= first <= deadline
-
-
-@pytest.mark.parametrize(
-    ("sender", "round"), [(1, 1), (4, 1), (2, 0), (2, 99), (5, 4), (0, 4), (2, -1)]
-)
-def test_a_basket_from_the_wrong_node_or_round_is_not_taken(sender, round) -> None:
-    me = member(3)
-    me.take_in(Arrival(sender, round, Basket(np.arange(2), 8), 0.0))
-    assert not me.here
-    assert not me.groups
-    assert [i.what for i in me.incidents] == ["unexpected basket"]
-
-
-def test_rows_of_another_type_or_shape_are_no_samples() -> None:
-    me = member(3)
-    me.take_in(Arrival(2, 1, Basket(np.arange(2.0), 8), 0.0))
-    me.take_in(Arrival(2, 2, Basket(np.zeros((2, 3), np.int64), 8), 0.0))
-    assert [len(basket) for basket in me.here.values()] == [0, 0]
-    assert [(i.what, i.samples) for i in me.incidents] == [("no samples", 2)] * 2
-
-
-def test_a_group_cannot_flood_the_others() -> None:
-    me = member(3)
-    me.take_in(Arrival(4, 4, Basket(np.arange(5), 8), 0.0))  # 2 nodes, 2 batches of 1
-    assert len(me.groups[1, 4]) == 0
-    assert me.incidents[0].what == "too many samples"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from basil import rng
-from basil.protocol.requests import Absent, Arrival
+from basil.protocol.requests import Absent, Arrival, Missing, Receive
 from basil.protocol.sharing.acds import Stored
 from basil.protocol.sharing.basket import Basket
 from basil.protocol.sharing.basket_inbox import BasketInbox, Sharer
@@ -47,6 +47,38 @@ def test_a_node_is_believed_about_its_own_predecessor_only() -> None:
     assert me.absent == {0}
     me.take_in(Arrival(0, 2, Absent(3), 0.0))  # who is absent accuses nobody
     assert me.absent == {0}
+
+
+def test_nobody_is_absent_before_anybody_can_have_waited_for_it() -> None:
+    """Node 3 reports all that stand before it at once, and rounds that there are not."""
+    me = member(0)
+    reports = [Arrival(3, r, Absent(4 - min(r, 3) - 1), 0.1) for r in (1, 2, 3, 4, 9)]
+    assert reports[0].body == Absent(2)
+    table, told = me.table, list[tuple[float, int]]()
+    due = [table.deadline(4, 3, r) for r in (1, 2, 3)]
+    answers: list[Arrival] = list(reports)
+
+    def listen(until: float) -> bool:
+        hearing = me.listen(until)
+        request = next(hearing)
+        assert isinstance(request, Receive)
+        try:
+            hearing.send(answers.pop(0) if answers else Missing(request.until))
+        except StopIteration as end:
+            told.append((me.now, len(me.absent)))
+            return bool(end.value)
+        raise AssertionError("nothing is to be sent")
+
+    for _ in reports:
+        assert listen(due[2])
+    assert me.absent == set()
+    while listen(due[2]):
+        pass
+    assert me.absent == {2, 1, 0}
+    for deadline, count in zip(due, (1, 2, 3), strict=True):  # one in each round, and no earlier
+        first = min(now for now, absent in told if absent >= count)
+        spare = table.last_call(4, 3, count) - deadline
+        assert deadline - spare <= first <= deadline
 
 
 @pytest.mark.parametrize(
