@@ -17,7 +17,7 @@ class Insider:
     def __init__(self, draw: Random) -> None:
         self._draw = draw
         self._before: list[list[bytes]] = []
-        # A swarm: each night's liars have some of the tricks.
+        # A swarm: each night's Byzantine nodes have some of the tricks.
         self._tricks = [trick for trick in TRICKS if draw.random() < 0.5]
         self._often = draw.choice([0.02, 0.2, 0.7])
 

@@ -106,9 +106,9 @@ class Night:
         self.network = Network(self.world, self.weather)
         self.network.says = self._says
         self.outcome = Outcome(seed)
-        liars = 0 if quiet else draw.randint(0, BYZANTINE)
+        count = 0 if quiet else draw.randint(0, BYZANTINE)
         self.attacks = dict.fromkeys(range(NODES), "none")
-        self.attacks |= {i: draw.choice(ATTACKS[1:]) for i in draw.sample(range(NODES), liars)}
+        self.attacks |= {i: draw.choice(ATTACKS[1:]) for i in draw.sample(range(NODES), count)}
         self.insiders = {i: Insider(draw) for i, attack in self.attacks.items() if attack != "none"}
         self.honest = [i for i, attack in self.attacks.items() if attack == "none"]
         self.peers: dict[int, peer.Peer] = {}

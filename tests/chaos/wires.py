@@ -86,7 +86,7 @@ class Network:
         self.served: dict[str, Served] = {}
         self.down: set[frozenset[int]] = set()  # links
         self.sent = self.faults = 0
-        # Every message, as it is sent; a liar's may be another by then.
+        # Every message, as it is sent; a Byzantine node's may be another by then.
         self.says: Callable[[Identity, list[bytes]], list[bytes]] = lambda sender, frames: frames
 
     # -- what takes the place of basil.peer.link.rpc -------------------------------------------

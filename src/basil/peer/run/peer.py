@@ -47,6 +47,7 @@ from basil.peer.run.inbox import BLOCK, Inbox, Stopped
 from basil.peer.run.liveness import Clock, Patience
 from basil.peer.run.lockstep import in_ring_order
 from basil.peer.run.recording import RUN, PeerRecorder
+from basil.peer.run.rounds import Rounds
 from basil.peer.run.start import Options, local_node_of, quorum_of, seconds_of_a_turn
 from basil.peer.run.status import Status
 from basil.protocol.requests import Send
@@ -79,6 +80,7 @@ class Peer:
         self.participants = self.local.participants
         self._expects = sorted(self.participants.weights(self.node))
         self.setup = self._set_up()
+        self.rounds = Rounds(self.participants, self.setup.numbering, self.node)
         try:
             (self.state / ARRIVALS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -155,7 +157,7 @@ class Peer:
         """Of a round so far ahead that this node, if it is not a lie, has been left behind."""
         if stage != TRAIN or self._phase != phases.TRAINING or self.engine is None:
             return False
-        if self._round_of(number) <= self.engine.round + LAGS:
+        if self.rounds.of(number) <= self.engine.round + LAGS:
             return False
         self.inbox.note(sender, number)
         return True
@@ -183,7 +185,7 @@ class Peer:
         """What this node thinks of the others."""
         k, heard = status.round, self.inbox.heard
         status.phase = self._phase
-        status.missing = [j for j in self._expects if self._round_of(heard.get(j, 0)) < k - 1]
+        status.missing = [j for j in self._expects if self.rounds.of(heard.get(j, 0)) < k - 1]
         status.excluded = sorted(self.transport.evidence.excluded)
         counts = self.transport.counters.snapshot().values()
         status.refused = sum(sum(each["refused"].values()) for each in counts)
@@ -334,8 +336,8 @@ class Peer:
             self.inbox,
             lambda send: self._post(TRAIN, send),
             self.setup.compute,
-            was_due=self._was_due,
-            round_of=self._round_of,
+            was_due=self.rounds.was_due,
+            round_of=self.rounds.of,
             benign=self._watched(),
             byzantine=self.byzantine,
         )
@@ -393,15 +395,3 @@ class Peer:
     def _post(self, stage: str, send: Send) -> None:
         if send.to and not self.transport.send(send.to, stage, send.round, send.body):
             say("not sent", round=send.round, reason="this round was signed with other content")
-
-    def _round_of(self, number: int) -> int:
-        """The round that a message belongs to, by the number that it carries."""
-        return self.setup.numbering.stage(number)[0] if number > 0 else 0
-
-    def _was_due(self, sender: int, number: int, mine: int) -> bool:
-        if self.participants.graph is not None:
-            return number <= mine
-        if self.recipe.groups > 1:
-            return self._round_of(number) < mine
-        ring = self.participants.ring
-        return sender in ring.position and ring.step(number, sender) < ring.step(mine, self.node)
