@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__)
@@ -142,8 +141,8 @@ def _serve() -> None:
     import basil.peer.run.local_ring as up
     from basil import data
     from basil.cli import main
+    from basil.host import host
     from basil.peer.members import identity
-    from basil.peer.run import status
     from basil.record import run_folder
 
     torch.set_num_threads(1)
@@ -162,14 +161,13 @@ def _serve() -> None:
 
             run_folder.save_tensors = refuse  # type: ignore[assignment,attr-defined]
         if skew:
-            wrong = SimpleNamespace(time=lambda: time.time() + skew)
+            host.time = lambda: time.time() + skew
 
             class Skewed(datetime.datetime):
                 @classmethod
                 def now(cls, tz: datetime.tzinfo | None = None) -> "Skewed":
-                    return cls.fromtimestamp(wrong.time(), tz)
+                    return cls.fromtimestamp(host.time(), tz)
 
-            status.time = wrong  # type: ignore[assignment,attr-defined]
             identity.datetime = Skewed  # type: ignore[attr-defined]
 
     for line in sys.stdin:

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from basil.errors import UserError
+from basil.host import host
 from basil.text import amount
 
 TAKES_NO_MORE = frozenset(
@@ -34,7 +35,7 @@ def sync(path: Path) -> None:
     """Force a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        host.disk.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -56,7 +57,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
         yield partial
         if durable:
             sync(partial)
-        os.replace(partial, path)
+        host.disk.replace(partial, path)
     except BaseException:
         with suppress(OSError):
             partial.unlink()

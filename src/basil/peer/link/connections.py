@@ -7,11 +7,11 @@ is nor closes one.  But the sockets are this process's own, and each call says w
 
 import os
 import socket
-import time
 from collections import defaultdict
 from contextlib import ExitStack, suppress
-from threading import Lock
 from urllib.parse import unquote
+
+from basil.host import host
 
 _MAPPED = "::ffff:"  # begins an address of IPv4 in the form of IPv6
 
@@ -23,7 +23,7 @@ class Connections:
 
     def __init__(self, address: str, most: int) -> None:
         self._port, self._most = _place_of(f":{address}")[1], most
-        self._lock = Lock()
+        self._lock = host.lock()
         self._owner: dict[Place, int] = {}  # whose calls were listened to
         self._since: dict[Place, float] = {}
 
@@ -50,7 +50,7 @@ class Connections:
                     place = self._other_end(end)
                     if place is not None:
                         ends[place] = end
-            now = time.monotonic()
+            now = host.monotonic()
             with self._lock:
                 self._owner = {p: node for p, node in self._owner.items() if p in ends}
                 self._since = {p: self._since.get(p, now) for p in ends}

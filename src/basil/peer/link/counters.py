@@ -2,8 +2,9 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any
+
+from basil.host import host
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Tallies(dict[int, Tally]):
     def __init__(self, nodes: tuple[int, ...] = ()) -> None:
         super().__init__({node: Tally() for node in nodes})
         self.strangers: Counter[str] = Counter()  # refusals of those who are no members
-        self._lock = Lock()
+        self._lock = host.lock()
 
     def add(self, node: int, **counts: int) -> None:
         with self._lock:

@@ -6,13 +6,11 @@ are told; nothing is believed.
 """
 
 import logging
-import random
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Event, Lock, Thread
 
 from basil.errors import UserError
+from basil.host import host
 from basil.peer.link.reception import Reception
 from basil.peer.link.say import say
 from basil.peer.members.identity import Identity
@@ -48,10 +46,10 @@ class Gossip:
         self._identity, self._roster, self._adopt = identity, roster, adopt
         self._evidence, self._reception, self._ask = evidence, reception, ask
         self._untold: dict[tuple[int, int], float] = {}  # (member, signer) -> when to tell
-        self._lock = Lock()
-        self._random = random.SystemRandom()
-        self._over = Event()
-        self._thread = Thread(target=self._run, name="basil-gossip", daemon=True)
+        self._lock = host.lock()
+        self._random = host.random
+        self._over = host.event()
+        self._thread = host.thread(target=self._run, name="basil-gossip", daemon=True)
         self.answers = {
             EVIDENCE: self._hear_proof,
             SEEN: self._hear_manifests,
@@ -86,11 +84,11 @@ class Gossip:
                 self._over.wait(RETRY)
 
     def _go_round(self) -> None:
-        compare_at = roster_at = time.monotonic()
+        compare_at = roster_at = host.monotonic()
         self._swap_roster(self._some(FIRST))
         while not self._over.wait(BEAT):
             self._tell_proofs()
-            now = time.monotonic()
+            now = host.monotonic()
             if now >= compare_at:
                 compare_at = now + COMPARE_EVERY
                 self._look_for_roster()
@@ -100,7 +98,7 @@ class Gossip:
                 self._swap_roster(self._some(FANOUT))
 
     def _tell_proofs(self) -> None:
-        now = time.monotonic()
+        now = host.monotonic()
         with self._lock:
             due = [pair for pair, moment in self._untold.items() if moment <= now]
         proofs = {proof.signer: proof for proof in self._evidence.proofs}
@@ -110,7 +108,7 @@ class Gossip:
                 if answer is not None or node not in self._others():
                     self._untold.pop((node, signer), None)
                 else:
-                    self._untold[node, signer] = time.monotonic() + RETRY
+                    self._untold[node, signer] = host.monotonic() + RETRY
             if self._over.is_set():
                 return
 
@@ -128,7 +126,7 @@ class Gossip:
     def _look_for_roster(self) -> None:
         """The ring's owner may have put a newer one into this node's folder."""
         try:
-            found = load_roster(self._identity.folder)
+            found = load_roster(self._identity.folder, self._roster())
         except UserError:  # being written just now
             return
         if self._adopt(found):
@@ -164,6 +162,9 @@ class Gossip:
         return mine.sealed if mine.version > theirs.version else b""
 
     def _take_roster(self, sealed: bytes) -> Roster:
+        mine = self._roster()
+        if sealed == mine.sealed:  # nearly always
+            return mine
         try:
             theirs = parse(sealed, self._identity.authority, "a roster that was sent")
         except UserError as error:

@@ -1,11 +1,10 @@
 """Bounds in time and number: what does not move is ended, and nobody has much under way at once."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Event, Lock, Thread
 
+from basil.host import host
 from basil.peer.messages.bodies import Refused
 
 SWEEP = 0.1  # seconds
@@ -22,7 +21,7 @@ class Watched:
 
     def move(self) -> None:
         """A chunk has passed."""
-        self.moved = time.monotonic()
+        self.moved = host.monotonic()
 
 
 class Guard:
@@ -34,9 +33,9 @@ class Guard:
     def __init__(self, stall: float, beside: Callable[[], object] = lambda: None) -> None:
         self.stall, self._beside = stall, beside
         self._watched: set[Watched] = set()
-        self._lock = Lock()
-        self._over = Event()
-        self._thread = Thread(target=self._run, name="basil-guard", daemon=True)
+        self._lock = host.lock()
+        self._over = host.event()
+        self._thread = host.thread(target=self._run, name="basil-guard", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -49,7 +48,7 @@ class Guard:
     @contextmanager
     def watch(self, cancel: Callable[[], object], seconds: float) -> Iterator[Watched]:
         """Have this ended if it takes longer than that, or stalls."""
-        now = time.monotonic()
+        now = host.monotonic()
         watched = Watched(cancel, now + seconds, now)
         with self._lock:
             self._watched.add(watched)
@@ -62,7 +61,7 @@ class Guard:
     def _run(self) -> None:
         while not self._over.wait(SWEEP):
             self._beside()
-            now = time.monotonic()
+            now = host.monotonic()
             with self._lock:
                 late = [w for w in self._watched if now > w.deadline or now > w.moved + self.stall]
             for watched in late:
@@ -77,7 +76,7 @@ class Places(dict[int, int]):
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
-        self._lock = Lock()
+        self._lock = host.lock()
 
     @contextmanager
     def take(self, node: int) -> Iterator[None]:
@@ -100,10 +99,10 @@ class Rate:
     def __init__(self, each_second: float, burst: int) -> None:
         self._rate, self._burst = each_second, float(burst)
         self._level: dict[int, tuple[float, float]] = {}
-        self._lock = Lock()
+        self._lock = host.lock()
 
     def allows(self, node: int) -> bool:
-        now = time.monotonic()
+        now = host.monotonic()
         with self._lock:
             level, then = self._level.get(node, (self._burst, now))
             level = min(self._burst, level + (now - then) * self._rate)

@@ -9,9 +9,9 @@ grown it is replaced by one that holds the last line of each sender.
 import errno
 import os
 from pathlib import Path
-from threading import Lock
 
 from basil.errors import UserError
+from basil.host import host
 from basil.peer.members.files import write
 from basil.peer.members.roster import Roster
 from basil.peer.messages.manifest import Manifest, read_manifests, signed_by_sender
@@ -42,7 +42,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.last: dict[Key, Manifest] = {m.key: m for m in read_manifests(path)}
-        self._lock = Lock()
+        self._lock = host.lock()
         self._file = -1
         self._length = 0
         try:
@@ -58,9 +58,9 @@ class Journal:
             if self._length + len(line) > LONGEST:
                 self._rewrite()
             try:
-                if os.write(self._file, line) < len(line):
+                if host.disk.write(self._file, line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fdatasync(self._file)
+                host.disk.fdatasync(self._file)
             except OSError:
                 os.ftruncate(self._file, self._length)  # half a line would spoil what follows
                 raise

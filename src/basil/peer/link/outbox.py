@@ -5,15 +5,15 @@ what waits for it longest is displaced by what is newer.
 """
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from threading import Condition, Thread
+from threading import Thread
 from typing import Any
 
 import grpc
 
+from basil.host import host
 from basil.peer.limits import Limits
 from basil.peer.link.counters import Tallies
 from basil.peer.link.guard import Guard
@@ -46,7 +46,7 @@ class Outbox:
         self.node, self.channel, self._connect = node, connect(), connect
         self._limits, self._tallies, self._guard = limits, tallies, guard
         self._queue: deque[Parcel] = deque()
-        self._change = Condition()
+        self._change = host.condition()
         self._busy = self._over = self._failing = False
         self._thread: Thread | None = None  # started with the first message
 
@@ -64,7 +64,7 @@ class Outbox:
     def _start(self) -> None:
         """Have a thread send what waits; if there is none to be had, the next message tries."""
         if self._thread is None:
-            thread = Thread(target=self._run, name=f"basil-to-{self.node}", daemon=True)
+            thread = host.thread(target=self._run, name=f"basil-to-{self.node}", daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:
@@ -83,7 +83,7 @@ class Outbox:
         """Wait until all is sent or given up, or that moment of the monotonic clock has come."""
         with self._change:
             idle = lambda: not (self._queue or self._busy)  # noqa: E731
-            return self._change.wait_for(idle, until - time.monotonic())
+            return self._change.wait_for(idle, until - host.monotonic())
 
     def close(self) -> None:
         with self._change:
@@ -120,7 +120,7 @@ class Outbox:
                 self._tallies.add(self.node, sent=1, bytes_sent=parcel.manifest.size)
                 return
             self._tallies.reject(self.node, outcome.name.lower().replace("_", " "))
-            if outcome not in AGAIN or time.monotonic() + pause > parcel.until:
+            if outcome not in AGAIN or host.monotonic() + pause > parcel.until:
                 break
             with self._change:
                 self._change.wait_for(lambda: self._over, pause)

@@ -8,18 +8,17 @@ the body; the body has the size and the digest that were signed, and finite valu
 
 import hashlib
 import ssl
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Semaphore
 from typing import Any
 from weakref import WeakSet
 
 import grpc
 import numpy as np
 
+from basil.host import host
 from basil.peer.limits import CHUNK, Limits
 from basil.peer.link.counters import Tallies
 from basil.peer.link.guard import Guard, Places, Rate, Watched
@@ -69,7 +68,7 @@ class Reception:
         self._journal, self._evidence, self._tallies = journal, evidence, tallies
         self._guard, self._deliver = guard, deliver
         self._active = Places(1)
-        self._room = Semaphore(limits.transfers or max(1, len(roster().members) - 1))
+        self._room = host.semaphore(limits.transfers or max(1, len(roster().members) - 1))
         self._begun = Rate(limits.messages, limits.messages_burst)
         self._notes = Rate(limits.notes, limits.notes_burst)
         self._handed_on: dict[Key, int] = {}  # the last round, in this process
@@ -119,7 +118,7 @@ class Reception:
                 if not self._admit(sender, manifest):
                     self._tallies.add(sender, duplicates=1)
                     return KNOWN
-                watched.deadline = time.monotonic() + limits.deadline(manifest.size)
+                watched.deadline = host.monotonic() + limits.deadline(manifest.size)
                 if not self._room.acquire(blocking=False):
                     raise Refused("memory", "too many bodies at once")
                 try:
@@ -203,7 +202,7 @@ class Reception:
 
     def _hand_on(self, manifest: Manifest, body: Body) -> None:
         """First on the disk, then to the node.  If either fails, the sender may try again."""
-        at = time.monotonic()
+        at = host.monotonic()
         message = Message(manifest.sender, manifest.stage, manifest.round, body, at)
         try:
             if manifest.kind != REJOIN:

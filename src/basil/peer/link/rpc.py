@@ -15,6 +15,7 @@ import grpc
 
 from basil.errors import UserError
 from basil.peer.limits import MESSAGE, Limits
+from basil.peer.link.connections import Connections
 from basil.peer.members.certificates import name_of, pem_of, pem_of_key
 from basil.peer.members.identity import Identity
 
@@ -68,6 +69,11 @@ def server(
             " machine"
         )
     return made
+
+
+def connections(address: str, limits: Limits, members: int) -> Connections:
+    """Those that come in there."""
+    return Connections(address, places(limits, members))
 
 
 def places(limits: Limits, members: int) -> int:

@@ -8,21 +8,18 @@ transport.answers["status"] = lambda sender, payload: b"..."
 transport.stop()
 """
 
-import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import grpc
 
+from basil.host import host
 from basil.learning.layout import Layout
 from basil.peer.limits import Limits
 from basil.peer.link import questions, rpc
-from basil.peer.link.connections import Connections
 from basil.peer.link.counters import Tallies
 from basil.peer.link.gossip import ROSTER, Gossip
 from basil.peer.link.guard import Guard, Places, Rate
@@ -72,7 +69,8 @@ class Transport:
         self._equivocates = equivocates
         self._journal = Journal(journal)
         self.address = listen or me.address
-        self._connections = Connections(self.address, rpc.places(limits, len(roster.members)))
+        self._network = host.network or rpc
+        self._connections = self._network.connections(self.address, limits, len(roster.members))
         self._guard = Guard(limits.stall, self._connections.sweep)
         self.evidence = Evidence(
             journal.with_name(EVIDENCE_FILE), roster, lambda proof: self._gossip.tell(proof)
@@ -102,13 +100,13 @@ class Transport:
         self._questions = Rate(limits.asks, limits.asks_burst)
         self._asking = Places(limits.asking)
         self._outboxes: dict[int, Outbox] = {}
-        self._lock = Lock()
+        self._lock = host.lock()
         self._stopped = False
         self._server: grpc.Server | None = None
 
     def start(self) -> None:
         """Listen, and begin to tell others what they should know."""
-        self._server = rpc.server(
+        self._server = self._network.server(
             self.identity,
             self.address,
             self.limits,
@@ -135,7 +133,7 @@ class Transport:
 
     def flush(self, seconds: float) -> bool:
         """Wait until all is sent or given up; False if that takes longer."""
-        until = time.monotonic() + seconds
+        until = host.monotonic() + seconds
         return all(outbox.flush(until) for outbox in list(self._outboxes.values()))
 
     def send(self, to: Sequence[int], stage: str, round: int, body: Body) -> bool:
@@ -154,7 +152,7 @@ class Transport:
                     return False
             else:
                 self._journal.put(manifest)
-        packed = Parcel(manifest, chunks, time.monotonic() + self.limits.give_up)
+        packed = Parcel(manifest, chunks, host.monotonic() + self.limits.give_up)
         for outbox in filter(None, map(self._outbox, to)):
             outbox.put(packed)
         return True
@@ -169,7 +167,7 @@ class Transport:
         outbox = self._outbox(node)
         if outbox is None:
             return None
-        question = Frame(self.identity.node, node, what, secrets.token_hex(16), payload)
+        question = Frame(self.identity.node, node, what, host.random.randbytes(16).hex(), payload)
         data = questions.encode(question, self.identity, self.roster.run)
         try:
             answer = outbox.channel.unary_unary(rpc.ASK)(
@@ -208,7 +206,9 @@ class Transport:
             if self._stopped or member is None or node in self.roster.revoked:
                 return None
             if node not in self._outboxes:
-                connect = partial(rpc.channel, self.identity, node, member.address, self.limits)
+                connect = partial(
+                    self._network.channel, self.identity, node, member.address, self.limits
+                )
                 self._outboxes[node] = Outbox(
                     node, connect, self.limits, self.counters, self._guard
                 )

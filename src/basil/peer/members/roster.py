@@ -35,6 +35,11 @@ class Member:
     public_key: bytes  # Ed25519, raw
     fingerprint: str  # SHA-256 of its certificate
 
+    @cached_property
+    def key(self) -> Ed25519PublicKey:
+        """ValueError if these bytes are none."""
+        return Ed25519PublicKey.from_public_bytes(self.public_key)
+
 
 @dataclass(frozen=True)
 class Roster:
@@ -66,7 +71,7 @@ class Roster:
             ]
         return "\n".join(lines) + "\n"
 
-    @property
+    @cached_property
     def sealed(self) -> bytes:
         """Text and signature, as they are stored and sent."""
         return self.text.encode() + SIGNED + self.signature.hex().encode() + b"\n"
@@ -94,7 +99,7 @@ class Roster:
         if member is None:
             return False
         try:
-            Ed25519PublicKey.from_public_bytes(member.public_key).verify(signature, content)
+            member.key.verify(signature, content)
         except (InvalidSignature, ValueError):
             return False
         return True
@@ -119,10 +124,12 @@ def sign(roster: Roster, key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.sign(CONTEXT + roster.text.encode(), ec.ECDSA(hashes.SHA256()))
 
 
-def load_roster(folder: Path) -> Roster:
-    """The roster in a folder, if the ring's authority signed it."""
-    authority = read_certificate(folder / AUTHORITY)
-    return parse(read(folder / ROSTER), authority, str(folder / ROSTER))
+def load_roster(folder: Path, known: Roster | None = None) -> Roster:
+    """The roster in a folder, if the ring's authority signed it.  `known` is not checked again."""
+    sealed = read(folder / ROSTER)
+    if known is not None and sealed == known.sealed:
+        return known
+    return parse(sealed, read_certificate(folder / AUTHORITY), str(folder / ROSTER))
 
 
 def save_roster(folder: Path, roster: Roster) -> None:

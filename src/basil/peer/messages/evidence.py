@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
+from basil.host import host
 from basil.peer.members.files import write
 from basil.peer.members.roster import Roster
 from basil.peer.messages.bodies import Refused
@@ -52,7 +52,7 @@ class Evidence:
     def __init__(self, path: Path, roster: Roster, told: Callable[[Proof], None]) -> None:
         """`told` is called for each proof that is new."""
         self.path, self._told = path, told
-        self._lock = Lock()
+        self._lock = host.lock()
         self._proofs: dict[int, Proof] = {}  # never changed, only replaced: it is read unlocked
         known = read_manifests(path)
         for proof in map(Proof, known[0::2], known[1::2]):

@@ -138,8 +138,11 @@ def pack_chunks(
     return replace(manifest, signature=signature.hex()), chunks
 
 
+_write = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _canonical(tree: dict[str, Any]) -> bytes:
-    return json.dumps(tree, separators=(",", ":")).encode()
+    return _write(tree).encode()
 
 
 _FIELDS = [field.name for field in fields(Manifest)]

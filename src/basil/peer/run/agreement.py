@@ -20,12 +20,12 @@ highest are not believed.
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Sized
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from basil.errors import UserError
+from basil.host import host
 from basil.peer.link.say import say
 from basil.peer.run.liveness import longest_honest
 
@@ -119,7 +119,7 @@ class Handshake:
         self._said: dict[int, Hello] = {}  # the last that each has said,
         self._when: dict[int, float] = {}  # and when, on the monotonic clock
         self._silent: set[int] = set()  # who did not answer when last asked
-        self._changed = threading.Condition()
+        self._changed = host.condition()
 
     def answer(self, sender: int, payload: bytes) -> bytes:
         """To another node's question, which says as much as its answer would."""
@@ -131,7 +131,7 @@ class Handshake:
             if hello is None:
                 self._silent.add(sender)
             elif sender in self.others:
-                self._said[sender], self._when[sender] = hello, time.monotonic()
+                self._said[sender], self._when[sender] = hello, host.monotonic()
                 self._silent.discard(sender)
             self._changed.notify_all()
 
@@ -143,13 +143,13 @@ class Handshake:
         `over` is told how many seconds it has taken.  Nobody waits for the last of these threads:
         one that asks a dead node takes seconds to end.
         """
-        begin, ended = time.monotonic(), threading.Event()
+        begin, ended = host.monotonic(), host.event()
         try:
             for node in sorted(self.others):
                 work = (transport, node, ended)
-                threading.Thread(target=self._ask, args=work, daemon=True).start()
+                host.thread(target=self._ask, args=work, daemon=True).start()
             with self._changed:
-                while not stopped() and not over(time.monotonic() - begin):
+                while not stopped() and not over(host.monotonic() - begin):
                     self._changed.wait(AGAIN)
         finally:
             ended.set()
@@ -194,7 +194,7 @@ class Handshake:
 
         def gathered(waited: float) -> bool:
             nonlocal told
-            awaited = self.awaited(quorum, max(since, time.monotonic() - HERE))
+            awaited = self.awaited(quorum, max(since, host.monotonic() - HERE))
             if awaited and waited >= quorum.seconds:
                 raise Alone(self._alone(awaited, quorum))
             if awaited and waited >= TELLS and not told:

@@ -9,7 +9,6 @@ inside; only then is it sent.  So a node that starts again either has never sent
 it again byte for byte.
 """
 
-import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from basil.engine.durations import size_of
 from basil.engine.process import Work, compute_now
+from basil.host import host
 from basil.learning.compute import Compute
 from basil.peer.run.inbox import Inbox, Stopped
 from basil.peer.run.liveness import Patience, longest_honest
@@ -133,9 +133,9 @@ class Engine:
                 return dict(self.seen)
             case Pretend():  # work that is left out takes no time here
                 return None
-        begin = time.perf_counter()
+        begin = host.perf_counter()
         answer = compute_now(self.compute, request, self.done)
-        self._worked += time.perf_counter() - begin
+        self._worked += host.perf_counter() - begin
         return answer
 
     # -- messages ----------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Engine:
     # -- checkpoints -------------------------------------------------------------------------
 
     def _checkpoint(self, request: Checkpoint) -> None:
-        begin = time.perf_counter()
+        begin = host.perf_counter()
         turned = request.round > self.round
         self.round, self.state = request.round, request.state()
         self.since, self.mark = self.clock.now(), self.inbox.mark()
@@ -191,7 +191,7 @@ class Engine:
         self.state = None  # it is on the disk; held on to, it would be S models more
         self._post_all()
         self.inbox.forget(self.mark)
-        self.busy, self._worked = self._worked + time.perf_counter() - begin, 0.0
+        self.busy, self._worked = self._worked + host.perf_counter() - begin, 0.0
         if self.observer is not None:
             self.observer.turned()
         if turned and self.patience is not None:

@@ -8,7 +8,6 @@ a message that did not come.)  What one sender has there is bounded: of a flood 
 survives a crash.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from torch import Tensor
 
 from basil.errors import UserError
+from basil.host import host
 from basil.peer.run.liveness import Clock
 from basil.protocol.requests import Arrival, Body, Missing
 from basil.record import checkpoint
@@ -45,7 +45,7 @@ class Inbox:
         # With each arrival what it came in: the transport counts a message as waiting while
         # somebody holds on to it, and lets no sender have many of them.
         self._queue: deque[tuple[int, Arrival, object]] = deque()
-        self._changed = threading.Condition()
+        self._changed = host.condition()
         # Of the newest message: whatever an earlier life has left is older.
         self._number = max((number for number, _ in _files(folder)), default=0)
         self._stopped = False

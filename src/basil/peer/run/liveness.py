@@ -17,10 +17,10 @@ purpose, change nothing: each costs one patience a lap, like a silent one.  A fl
 machine from suspecting everybody, a ceiling bounds what a bad hour can do.
 """
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+
+from basil.host import host
 
 FLOOR = 0.5  # seconds for a turn, however fast the ring is
 STRETCH = 16.0  # at most so many times the patience of the start
@@ -31,10 +31,10 @@ REMEMBERED = 3  # rounds for which a wrong suspicion counts
 class Clock:
     """The protocol's seconds since the start; it stands still until it is given a pace."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._base, self._since, self._pace = 0.0, monotonic(), 0.0
-        self._lock = threading.RLock()
+    def __init__(self, monotonic: Callable[[], float] | None = None) -> None:
+        self._monotonic = monotonic or host.monotonic
+        self._base, self._since, self._pace = 0.0, self._monotonic(), 0.0
+        self._lock = host.rlock()
 
     def now(self) -> float:
         with self._lock:

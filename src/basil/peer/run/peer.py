@@ -9,8 +9,6 @@ ring/node-3/status.json
 import hashlib
 import json
 import os
-import threading
-import time
 import tomllib
 from collections.abc import Collection
 from contextlib import ExitStack, suppress
@@ -23,6 +21,7 @@ from basil.errors import UserError
 from basil.experiment import Custom, Machine, Setup, set_up
 from basil.experiment.nodes import protocol_of
 from basil.foreign import look_in
+from basil.host import host
 from basil.peer.limits import Limits
 from basil.peer.link.journal import check_marks
 from basil.peer.link.reception import Message
@@ -89,7 +88,8 @@ class Peer:
         self.sharing = Sharing(self.recipe, self.local, self.state) if shares else None
         self.status = Status(self.node, os.getpid(), rounds=self.recipe.scheme.rounds)
         self.status.attack = options.attack
-        self._stop = threading.Event()
+        self._stop = host.event()
+        self._digests: dict[tuple[str, str], str] = {}  # by what may change meanwhile
         self._phase = phases.JOINING
         self._turn = 0.0
         self._shared = Work()  # what the sharing has cost,
@@ -169,17 +169,20 @@ class Peer:
         """What all must have in common: roster with recipe, others' code in it, order, network,
         dummies.
         """
-        data = self.local.data
-        common = [
-            self.transport.roster.digest,
-            to_toml(self.recipe),
-            code_of(self.recipe),
-            list(self.participants.ring.order),
-            self.setup.compute.layout.fingerprint,
-            [data.classes, data.mean, data.std],
-            self.sharing.digest if self.sharing else "",
-        ]
-        return hashlib.sha256(json.dumps(common).encode()).hexdigest()
+        variable = self.transport.roster.digest, self.sharing.digest if self.sharing else ""
+        if variable not in self._digests:
+            data = self.local.data
+            common = [
+                variable[0],
+                to_toml(self.recipe),
+                code_of(self.recipe),
+                list(self.participants.ring.order),
+                self.setup.compute.layout.fingerprint,
+                [data.classes, data.mean, data.std],
+                variable[1],
+            ]
+            self._digests[variable] = hashlib.sha256(json.dumps(common).encode()).hexdigest()
+        return self._digests[variable]
 
     def _look(self, status: Status) -> None:
         """What this node thinks of the others."""
@@ -293,7 +296,7 @@ class Peer:
         """Somebody was not heard from in time: nobody goes on who is nearly alone."""
         assert self.engine is not None
         assert self.engine.patience is not None
-        since = time.monotonic() - max(RECENT, 2 * self.engine.patience.seconds)
+        since = host.monotonic() - max(RECENT, 2 * self.engine.patience.seconds)
         if not self.handshake.awaited(self.quorum, since):
             return False
         try:

@@ -1,6 +1,5 @@
 """How a node is started, the part in the run that this gives it, and how fast it is."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from basil.experiment import LocalNode, Setup, local_node
 from basil.experiment.machine import median_seconds
 from basil.experiment.options import options_of
 from basil.experiment.participants import Participants
+from basil.host import host
 from basil.learning.pool import Batch
 from basil.peer.members.roster import Roster
 from basil.peer.run.agreement import Quorum
@@ -90,11 +90,11 @@ def seconds_of_a_turn(setup: Setup, folder: Path) -> float:
     x0, batch = compute.initial, Batch(np.arange(min(recipe.learning.batch, len(compute.pool))))
     forward = median_seconds(lambda: compute.score(x0, [batch])[0].wait(), compute.device, TIMES)
     step = median_seconds(lambda: compute.train(x0, [batch], 0.0, lambda: 0), compute.device, TIMES)
-    begin = time.perf_counter()
+    begin = host.perf_counter()
     probe = folder / "probe.safetensors"
     models = [x0.clone() for _ in range(recipe.connectivity + 2)]
     checkpoint.save(probe, models, durable=True)
-    disk = time.perf_counter() - begin
+    disk = host.perf_counter() - begin
     probe.unlink()
     hop = setup.timing.link(4 * compute.layout.size)
     return hop + forward + setup.node_data.steps_in_a_turn() * step + disk

@@ -5,13 +5,13 @@ It is written anew after each turn.  Nothing that a node does depends on it.
 
 import contextlib
 import json
-import time
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from basil.errors import UserError
+from basil.host import host
 from basil.peer.members.roster import ROSTER, load_roster
 from basil.record.run_folder import write_json
 
@@ -40,7 +40,7 @@ class Status:
     written: float = 0.0  # wall clock, for the reader only
 
     def write(self, folder: Path) -> None:
-        self.written = time.time()
+        self.written = host.time()
         with contextlib.suppress(OSError):  # a full disk is the checkpoint's to complain about
             write_json(folder / STATUS, asdict(self))
 
@@ -91,7 +91,7 @@ def rows(
             made.append((name, "not started", "", "", "", "", "", note))
             continue
         s = status
-        quiet = time.time() - s.written > OLD and s.phase != "done"
+        quiet = host.time() - s.written > OLD and s.phase != "done"
         notes = ["revoked"] if s.node in revoked else []
         notes += [f"attack {s.attack}"] if s.attack != "none" else []
         notes += [f"excluded {_list(s.excluded)}"] if s.excluded else []
