@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 
-.PHONY: demo test test-all chaos mutants lint types imports check docs clean
+.PHONY: demo test test-all chaos planted mutants lint types imports check docs clean
 
 demo: $(READY)
 	$(BIN)/basil compare demo --out runs/demo
@@ -17,8 +17,14 @@ test-all: $(READY)
 
 # Real peer code through ruined nights: make chaos SEEDS=1000, and one again: make chaos SEED=17.
 SEEDS ?= 100
+FIRST ?= 0
 chaos: $(READY)
-	cd tests && ../$(BIN)/python -m chaos.run $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	cd tests && ../$(BIN)/python -m chaos.run \
+	  $(if $(SEED),--seed $(SEED) --without "$(WITHOUT)",--seeds $(SEEDS) --first $(FIRST))
+
+# Would the nights notice?  Faults planted in peers' code, one at a time.
+planted: $(READY)
+	cd tests && ../$(BIN)/python -m chaos.planted --only "$(ONLY)"
 
 # Would the tests notice?  Faults planted one at a time; ONLY="part of a name" for some of them.
 mutants: $(READY)

@@ -6,23 +6,27 @@ remembers what a file held when it was last forced to the disk.
 
 import errno
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from chaos.threads import World
 
-OLD = object()  # a file that was there before the night
+WRITTEN = ("run", "state", "roster.toml")  # of a node's folder
 
 
 class Disks:
     """Of all nodes; `os` for the modules that write."""
 
     def __init__(self, world: World, folder: Path) -> None:
-        self._world, self._root = world, str(folder)
+        self._world = world
         self._kept: dict[str, bytes] = {}  # path -> what a power cut leaves of it
         self._renamed: dict[str, bytes | None] = {}  # not yet for good: the folder was not forced
         self._first = {str(path) for path in folder.rglob("*") if path.is_file()}
         self.full: set[int] = set()
+        # node -> after how many calls it stops, and what then becomes of it
+        self.stops: dict[int, tuple[int, Callable[[], object]]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
@@ -35,6 +39,12 @@ class Disks:
 
     def fsync(self, file: int) -> None:
         self._takes()
+        self._force(file)
+        self._reached()
+
+    fdatasync = fsync
+
+    def _force(self, file: int) -> None:
         path = os.readlink(f"/proc/self/fd/{file}")
         if os.path.isdir(path):
             for renamed in [name for name in self._renamed if os.path.dirname(name) == path]:
@@ -44,16 +54,28 @@ class Disks:
         else:
             self._kept[path] = Path(path).read_bytes()
 
-    fdatasync = fsync
-
     def replace(self, source: Path, target: Path) -> None:
         self._takes()
         os.replace(source, target)
         self._renamed[str(target)] = self._kept.pop(str(source), None)
+        self._reached()
 
     def _takes(self) -> None:
+        self._reached()
         if self._world.node in self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _reached(self) -> None:
+        """A point at which others may go on, and this node may end."""
+        node = self._world.node
+        if node not in self.stops:
+            return
+        left, stop = self.stops[node]
+        self.stops[node] = left - 1, stop
+        if left <= 0:
+            del self.stops[node]
+            stop()
+            self._world.hub.switch()  # never to come back, and nothing is cleared away
 
     # -- what the night does -------------------------------------------------------------------
 
@@ -76,6 +98,39 @@ class Disks:
             else:
                 path.write_bytes(before)
         self._renamed = {k: v for k, v in self._renamed.items() if not k.startswith(str(folder))}
+
+    def remember(self, folder: Path, copy: Path) -> None:
+        """As a backup does."""
+        shutil.rmtree(copy, ignore_errors=True)
+        for name in WRITTEN:
+            if (folder / name).is_dir():
+                shutil.copytree(folder / name, copy / name)
+
+    def bring_back(self, folder: Path, copy: Path) -> None:
+        """The disk as it was then."""
+        for name in WRITTEN:
+            if (copy / name).is_dir():
+                shutil.rmtree(folder / name, ignore_errors=True)
+                shutil.copytree(copy / name, folder / name)
+        self._keep_all(folder)
+
+    def flip(self, folder: Path) -> str:
+        """A bit of some file of this node."""
+        draw = self._world.random
+        files = [folder / name for name in WRITTEN if (folder / name).is_file()]
+        for name in WRITTEN:
+            files += sorted(path for path in (folder / name).rglob("*") if path.is_file())
+        path = draw.choice([path for path in files if path.stat().st_size])
+        content = bytearray(path.read_bytes())
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        path.write_bytes(content)
+        self._keep_all(folder)
+        return str(path.relative_to(folder))
+
+    def _keep_all(self, folder: Path) -> None:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                self._kept[str(path)] = path.read_bytes()
 
     def _lose(self, path: Path, now: bytes) -> None:
         draw = self._world.random

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import basil
-from chaos.night import NODES, ROUNDS, night, recipe
+from chaos.night import NODES, ROUNDS, Outcome, night, recipe
+from chaos.planted import ROOT, faults, planted
+from chaos.run import shrunk
 
 
 def test_a_quiet_night_equals_the_simulator_bit_for_bit(tmp_path: Path) -> None:
@@ -23,7 +25,32 @@ def test_a_night_is_the_same_again() -> None:
     assert one.faults > 0
 
 
-@pytest.mark.parametrize("seed", range(1, 21))
-def test_nothing_is_violated(seed: int) -> None:
-    found = night(seed)
-    assert found.violations == [], f"again: {found.replay}"
+@pytest.mark.parametrize("tens", range(10))
+def test_nothing_is_violated_in_a_hundred_nights(tens: int) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        found = night(seed)
+        assert found.violations == [], f"again: {found.replay}"
+
+
+def test_a_night_is_shrunk_to_what_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    def only_kills_matter(seed: int, without: frozenset[str] = frozenset()) -> Outcome:
+        events = ["lost", "kill 0", "part 1", "kill 2"]
+        bad = {"kill 0", "kill 2"} - without
+        return Outcome(seed, without, ["bad"] if len(bad) == 2 else [], events)
+
+    monkeypatch.setattr("chaos.run.night", only_kills_matter)
+    least = shrunk(only_kills_matter(7))
+    assert least.replay == 'make chaos SEED=7 WITHOUT="lost,part 1"'
+
+
+def test_a_night_can_be_had_without_its_faults() -> None:
+    whole = night(3)
+    none = night(3, without=frozenset(whole.events))
+    assert whole.faults > 0
+    assert none.faults == 0
+    assert none.violations == []
+
+
+@pytest.mark.parametrize(("path", "what", "old", "new"), list(faults()))
+def test_planted_faults_fit_the_code(path: str, what: str, old: str, new: str) -> None:
+    assert planted(path, old, new) != (ROOT / "src/basil" / path).read_text(encoding="utf-8"), what

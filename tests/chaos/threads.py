@@ -17,7 +17,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 INSTANT = 1e-6  # seconds
-YIELDS = 0.05  # how often a thread is interrupted where it takes a lock
+BETWEEN = 20  # locks that a thread takes, on average, before it is interrupted at one
 
 
 class Task:
@@ -25,17 +25,11 @@ class Task:
 
     def __init__(self, world: "World", work: Callable[[], object], node: int | None) -> None:
         self.world, self.node = world, node
-        self.done = self.woken = False
-        self.error: BaseException | None = None
+        self.done = self.woken = self.dead = False
         self.waiters: list[Task] = []
         self._work = work
-        self._life = world.lives.get(node, 0)
         self._number = 0  # of the wait that it is in
         self.greenlet = greenlet(self._run, parent=world.hub)
-
-    @property
-    def dead(self) -> bool:
-        return self._life != self.world.lives.get(self.node, 0)
 
     def _run(self) -> None:
         try:
@@ -43,11 +37,20 @@ class Task:
         except GreenletExit:
             pass
         except Exception as error:
-            self.error = error
-            self.world.failed(self, error)
+            self.world.errors.append((self.node, error))
         self.done = True
         for waiter in self.waiters:
             self.world.wake(waiter)
+
+
+class Clock:
+    """A node's: how fast it goes, and what it has jumped by."""
+
+    def __init__(self, rate: float = 1.0, offset: float = 0.0) -> None:
+        self.rate, self.offset = rate, offset
+
+    def shows(self, now: float) -> float:
+        return now * self.rate + self.offset
 
 
 class World:
@@ -57,66 +60,73 @@ class World:
         self.random = random.Random(seed)
         self.now = 0.0
         self.hub = getcurrent()
+        self.task: Task | None = None  # the one that runs
         self.lives: dict[int | None, int] = {}  # how often a node was killed
-        self.drift: dict[int | None, float] = {}  # by how much a node's clock is wrong
+        self.clocks: dict[int | None, Clock] = {}
+        self.frozen: dict[int | None, float] = {}  # until when nothing of a node runs
         self.errors: list[tuple[int | None, BaseException]] = []
         self.over = False
-        self._queue: list[tuple[float, float, int, Callable[[], object]]] = []
+        self._queue: list[tuple[float, float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._numbers = count()
-        self._tasks: dict[greenlet, Task] = {}
+        self._tasks: dict[int | None, list[Task]] = {}
+        self._locks = 0  # until somebody is interrupted
 
     # -- the clock -----------------------------------------------------------------------------
 
-    def monotonic(self) -> float:
+    def clock(self) -> Clock:
         """Of the node that asks."""
-        return self.now + self.drift.get(self.node, 0.0)
+        return self.clocks.get(self.node) or TRUE
 
-    def at(self, moment: float, work: Callable[[], object]) -> None:
-        entry = (max(moment, self.now), self.random.random(), next(self._numbers), work)
-        heapq.heappush(self._queue, entry)
+    def monotonic(self) -> float:
+        return self.clock().shows(self.now)
+
+    def at(self, moment: float, work: Callable[..., object], *args: Any) -> None:
+        moment = max(moment, self.now)
+        heapq.heappush(self._queue, (moment, self.random.random(), next(self._numbers), work, args))
 
     def run(self, until: float, ended: Callable[[], bool] = lambda: False) -> None:
         """Let all go on until then, or until nothing is left to do."""
         assert getcurrent() is self.hub
         while self._queue and not ended():
-            moment, _, _, work = heapq.heappop(self._queue)
+            moment, _, _, work, args = heapq.heappop(self._queue)
             if moment > until:
                 break
             self.now = moment
-            work()
+            work(*args)
 
     # -- threads -------------------------------------------------------------------------------
 
     @property
-    def task(self) -> Task | None:
-        return self._tasks.get(getcurrent())
-
-    @property
     def node(self) -> int | None:
-        task = self.task
-        return None if task is None else task.node
+        return None if self.task is None else self.task.node
 
     def spawn(self, work: Callable[[], object], node: int | None, delay: float = 0.0) -> Task:
         task = Task(self, work, node)
-        self._tasks[task.greenlet] = task
-        self.at(self.now + delay, lambda: self._resume(task, 0))
+        self._tasks.setdefault(node, []).append(task)
+        self.at(self.now + delay, self._resume, task, 0)
         return task
 
     def _resume(self, task: Task, number: int) -> None:
-        if not task.done and not task.dead and task._number == number:
-            task._number += 1
-            task.greenlet.switch()
+        if task.done or task.dead or task._number != number:
+            return
+        if self.frozen.get(task.node, 0.0) > self.now:
+            self.at(self.frozen[task.node], self._resume, task, number)
+            return
+        task._number += 1
+        self.task = task
+        task.greenlet.switch()
+        self.task = None
 
     def park(self, seconds: float | None = None) -> bool:
-        """Wait to be woken, or for so long.  Was it woken?"""
+        """Wait to be woken, or for so long by this node's clock.  Was it woken?"""
         task = self.task
         if task is None or task.dead or self.over:
             raise GreenletExit  # of a dead node, when its remains are collected
         task.woken = False
         if seconds is not None:
-            number = task._number
             # However short: a loop that waits for a deadline must get past it.
-            self.at(self.now + max(INSTANT, seconds), lambda: self._resume(task, number))
+            real = max(INSTANT, seconds / self.clock().rate)
+            self.at(self.now + real, self._resume, task, task._number)
         self.hub.switch()
         if task.dead or self.over:
             raise GreenletExit
@@ -125,29 +135,33 @@ class World:
     def wake(self, task: Task) -> None:
         if not task.done and not task.dead:
             task.woken = True
-            number = task._number
-            self.at(self.now, lambda: self._resume(task, number))
+            self.at(self.now, self._resume, task, task._number)
 
     def maybe_yield(self) -> None:
-        if self.task is not None and self.random.random() < YIELDS:
+        self._locks -= 1
+        if self._locks < 0:
+            self._locks = self.random.randrange(2 * BETWEEN)
             self.park(0.0)
 
     def kill(self, node: int) -> None:
         """As SIGKILL: nothing of it runs any more."""
         self.lives[node] = self.lives.get(node, 0) + 1
-
-    def failed(self, task: Task, error: BaseException) -> None:
-        self.errors.append((task.node, error))
+        self.frozen.pop(node, None)
+        for task in self._tasks.get(node, ()):
+            task.dead = True
 
     def close(self) -> None:
         """What still waits ends, as the greenlets are collected; nobody hears of it."""
         self.over = True
         self._queue.clear()
         tasks, self._tasks = self._tasks, {}
-        for task in tasks.values():
+        for task in (task for some in tasks.values() for task in some):
             if not task.done and task.greenlet:
                 with suppress(Exception):  # it is gone, and was to be
                     task.greenlet.throw(GreenletExit)
+
+
+TRUE = Clock()
 
 
 class Lock(AbstractContextManager["Lock"]):
@@ -160,11 +174,12 @@ class Lock(AbstractContextManager["Lock"]):
         self._waiters: list[Task] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        world, task = self._world, self._world.task
+        world = self._world
+        task = world.task
         if task is None or task.dead or world.over:
             return True
         world.maybe_yield()
-        while self._holder not in (None, task) and not self._holder.dead:
+        while self._holder is not None and self._holder is not task and not self._holder.dead:
             if not blocking:
                 return False
             self._waiters.append(task)
@@ -176,13 +191,14 @@ class Lock(AbstractContextManager["Lock"]):
         if self._holder is not None and self._holder is self._world.task:
             self._depth -= 1
             if self._depth == 0:
-                self._free()
+                self.free()
 
-    def _free(self) -> int:
+    def free(self) -> int:
         depth, self._holder, self._depth = self._depth, None, 0
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            self._world.wake(waiter)
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                self._world.wake(waiter)
         return depth
 
     def __enter__(self) -> "Lock":
@@ -208,9 +224,8 @@ class Condition(AbstractContextManager["Condition"]):
     def wait(self, timeout: float | None = None) -> bool:
         task = self._world.task
         assert task is not None
-        depth = self._lock._depth
         self._waiters.append(task)
-        self._lock._free()
+        depth = self._lock.free()
         woken = self._world.park(timeout)
         if task in self._waiters:
             self._waiters.remove(task)
@@ -219,9 +234,9 @@ class Condition(AbstractContextManager["Condition"]):
         return woken
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        end = None if timeout is None else self._world.now + timeout
+        end = None if timeout is None else self._world.monotonic() + timeout
         while not (result := predicate()):
-            left = None if end is None else end - self._world.now
+            left = None if end is None else end - self._world.monotonic()
             if left is not None and left <= 0:
                 break
             self.wait(left)
@@ -238,18 +253,25 @@ class Condition(AbstractContextManager["Condition"]):
 class Event:
     def __init__(self, world: World) -> None:
         self._world, self._set = world, False
-        self._changed = Condition(world)
+        self._waiters: list[Task] = []
 
     def is_set(self) -> bool:
         return self._set
 
     def set(self) -> None:
         self._set = True
-        self._changed.notify_all()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            self._world.wake(waiter)
 
     def wait(self, timeout: float | None = None) -> bool:
-        with self._changed:
-            return bool(self._changed.wait_for(self.is_set, timeout))
+        if not self._set:
+            task = self._world.task
+            assert task is not None
+            self._waiters.append(task)
+            if not self._world.park(timeout):
+                self._waiters.remove(task)
+        return self._set
 
 
 class Semaphore:

@@ -5,6 +5,7 @@ A channel has of gRPC's what peers use of it.  TLS is taken as given: a caller i
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import grpc
@@ -43,10 +44,7 @@ class Context:
     """What a gRPC method is told of its caller."""
 
     def __init__(self, caller: Identity) -> None:
-        self._auth = {
-            "x509_common_name": [name_of(caller.node).encode()],
-            "x509_pem_cert": [pem_of(caller.certificate)],
-        }
+        self._auth = _authentic(caller.node, caller.certificate)
         self.cancelled = False
 
     def auth_context(self) -> dict[str, list[bytes]]:
@@ -71,6 +69,24 @@ class Context:
         return True
 
 
+@cache
+def _authentic(node: int, certificate: Any) -> dict[str, list[bytes]]:
+    return {
+        "x509_common_name": [name_of(node).encode()],
+        "x509_pem_cert": [pem_of(certificate)],
+    }
+
+
+class Connections:
+    """None that could become too many."""
+
+    def belongs(self, peer: str, node: int) -> None:
+        pass
+
+    def sweep(self) -> None:
+        pass
+
+
 @dataclass
 class Served:
     """A node that listens."""
@@ -86,8 +102,10 @@ class Network:
         self.served: dict[str, Served] = {}
         self.down: set[frozenset[int]] = set()  # links
         self.sent = self.faults = 0
-        # Every message, as it is sent; a Byzantine node's may be another by then.
-        self.says: Callable[[Identity, list[bytes]], list[bytes]] = lambda sender, frames: frames
+        # Told of every call as it leaves: a Byzantine node's may be another by then.
+        self.says: Callable[[Call], None] = lambda call: None
+        # Told of every message that a node has acknowledged.
+        self.took: Callable[[int, Call], None] = lambda node, call: None
 
     # -- what takes the place of basil.peer.link.rpc -------------------------------------------
 
@@ -98,6 +116,9 @@ class Network:
 
     def channel(self, identity: Identity, node: int, address: str, limits: Any) -> "Channel":
         return Channel(self, identity, node, address)
+
+    def connections(self, address: str, limits: Any, members: int) -> Connections:
+        return Connections()
 
     # -- a call --------------------------------------------------------------------------------
 
@@ -135,13 +156,12 @@ class Call:
     cancelled: bool = False
     waiting: list[Any] = field(default_factory=list)
     context: Context | None = None
+    answered: bytes | None = None  # by the node that was called, whether that arrives or not
 
     def begin(self) -> "Call":
         network, world = self.network, self.network.world
         network.sent += 1
-        if self.method == rpc.DELIVER:
-            self.frames = network.says(self.identity, self.frames)
-        world.at(world.now + self.timeout, lambda: self.end(None, Code.DEADLINE_EXCEEDED))
+        world.at(world.now + self.timeout, self.end, None, Code.DEADLINE_EXCEEDED)
         if network.happens(network.weather.lost):
             return self  # until its deadline
         times = 2 if network.happens(network.weather.doubled) else 1
@@ -153,7 +173,7 @@ class Call:
         network = self.network
         served = network.reachable(self.identity.node, self.address)
         if served is None:
-            network.world.at(network.world.now + 0.01, lambda: self.end(None, Code.UNAVAILABLE))
+            network.world.at(network.world.now + 0.01, self.end, None, Code.UNAVAILABLE)
         else:
             network.world.spawn(lambda: self.serve(served), served.node)
 
@@ -163,13 +183,15 @@ class Call:
         self.context = Context(self.identity)
         try:
             answer = served.methods[self.method](self.pieces(), self.context)
+            self.answered = answer
+            network.took(served.node, self)
         except Failure as failure:
             code = failure.code()
         if network.happens(network.weather.unanswered):
             code = Code.UNAVAILABLE
         if network.reachable(self.identity.node, self.address) is None:
             code = Code.UNAVAILABLE  # the link broke meanwhile
-        network.world.at(network.world.now + network.delay(), lambda: self.end(answer, code))
+        network.world.at(network.world.now + network.delay(), self.end, answer, code)
 
     def pieces(self) -> Iterator[bytes]:
         network = self.network
@@ -210,8 +232,9 @@ class Channel:
     def _call(self, method: str, frames: Iterable[bytes], timeout: float) -> Call:
         if self._closed:
             raise ValueError("the channel is closed")
-        frames = list(frames)
-        return Call(self._network, self._identity, self._address, method, frames, timeout).begin()
+        call = Call(self._network, self._identity, self._address, method, list(frames), timeout)
+        self._network.says(call)
+        return call.begin()
 
     def stream_unary(self, method: str) -> "Method":
         return Method(lambda frames, timeout: self._call(method, frames, timeout))
