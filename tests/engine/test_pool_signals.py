@@ -7,6 +7,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
+from basil.many.processes import _postponed
+
 SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
@@ -78,3 +82,26 @@ def test_who_kills_the_parent_ends_its_processes(tmp_path):
     code, _, err = outcome(tmp_path, "killed")
     assert code == -signal.SIGKILL
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_comes_after_what_must_not_be_cut_in_two(number: signal.Signals) -> None:
+    steps = []
+
+    def handler(*_: object) -> None:
+        steps.append("handled")
+        raise KeyboardInterrupt
+
+    def whole() -> None:
+        with _postponed(signal.SIGINT, signal.SIGTERM):
+            signal.raise_signal(number)
+            steps.append("whole")
+
+    before = signal.signal(number, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            whole()
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, before)
+    assert steps == ["whole", "handled"]

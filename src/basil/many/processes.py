@@ -88,7 +88,8 @@ def _pool(
             with _undisturbed():
                 futures: dict[Future[R], int] = {pool.submit(work, pieces[i]): i for i in pieces}
             while futures:
-                done, _ = wait(futures, timeout=LOOK, return_when=FIRST_COMPLETED)
+                with _postponed(signal.SIGINT, signal.SIGTERM):
+                    done, _ = wait(futures, timeout=LOOK, return_when=FIRST_COMPLETED)
                 found = [_ended(futures.pop(future), future) for future in done]
                 yield from (ended for ended in found if ended is not None)
                 if None in found:
@@ -101,6 +102,27 @@ def _pool(
                     os.kill(worker.pid, signal.SIGINT)
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _postponed(*signals: signal.Signals) -> Iterator[None]:
+    """These come at the end of what is done here.
+
+    In the middle of it KeyboardInterrupt can leave a lock half taken, and become another exception.
+    """
+    came: list[int] = []
+    main = threading.current_thread() is threading.main_thread()  # no other may choose handlers
+    before = {
+        each: signal.signal(each, lambda number, frame: came.append(number))
+        for each in (signals if main else ())
+    }
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 @contextmanager
