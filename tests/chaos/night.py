@@ -175,7 +175,13 @@ class Night:
         self._over = all(self._done(node) or self._left_alone(node) for node in self.sound)
         for node in self.honest & self.peers.keys():
             self.watch.look(self.peers[node], self.honest)
+            if self._done(node) and not self._somebody_has_ended():
+                self._violated(f"node {node} ended before anybody had taken all turns")
         self.world.at(self.world.now + LOOK, self._look)
+
+    def _somebody_has_ended(self) -> bool:
+        here = (self.peers[node] for node in self.honest & self.peers.keys())
+        return any(each.status.round >= ROUNDS for each in here)
 
     def _left_alone(self, node: int) -> bool:
         """It comes back when the ring is over: nobody is there any more whom it could ask."""

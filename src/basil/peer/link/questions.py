@@ -17,6 +17,7 @@ CONTEXT = b"basil frame 1\n"
 LINE = 1024  # bytes of the first line, at most
 
 _FIELDS = ["run", "sender", "to", "what", "about", "sha256"]
+_write = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Frame:
 
 def encode(frame: Frame, identity: Identity, run: str) -> bytes:
     values = [run, frame.sender, frame.to, frame.what, frame.about, digest(frame.payload)]
-    line = json.dumps(dict(zip(_FIELDS, values, strict=True)), separators=(",", ":")).encode()
+    line = _write(dict(zip(_FIELDS, values, strict=True))).encode()
     return identity.signing.sign(CONTEXT + line) + line + b"\n" + frame.payload
 
 
