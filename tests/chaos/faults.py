@@ -83,6 +83,9 @@ class Faults:
         for number in range(draw.choice([0, 0, 1, 2])):
             node, moment, length = draw.randrange(nodes), draw.uniform(0, BAD), 10 * draw.random()
             at(f"freeze {number}", moment, self._freeze, node, length)
+        for number in range(draw.choice([0, 0, 1, 2])):
+            node, moment, length = draw.randrange(nodes), draw.uniform(0, BAD), 10 * draw.random()
+            at(f"crowd {number}", moment, self._crowd, node, length)
         for node in range(nodes):
             clock = Clock(draw.uniform(0.9, 1.1), draw.uniform(0, 1e6))
             moment, jump = draw.uniform(0, BAD), draw.uniform(0, 30)
@@ -121,6 +124,12 @@ class Faults:
     def _freeze(self, node: int, length: float) -> None:
         self._happened("frozen", of=node, seconds=f"{length:.2f}")
         self._world.frozen[node] = self._world.now + length
+
+    def _crowd(self, node: int, length: float) -> None:
+        """No thread can be started on its machine."""
+        self._happened("crowded", of=node, seconds=f"{length:.2f}")
+        self._world.crowded.add(node)
+        self._world.at(self._world.now + length, self._world.crowded.discard, node)
 
     def _jump(self, node: int, by: float) -> None:
         """As on a machine that was suspended."""

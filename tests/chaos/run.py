@@ -46,9 +46,11 @@ def _many(seeds: range, stop: bool) -> int:
                     print(f"\r{_summary(done, bad, begin)}", end="", file=sys.stderr)
                 if bad and stop:
                     break
+            else:
+                pool.close()
+                pool.join()
         except KeyboardInterrupt:
-            pass
-        pool.terminate()
+            pool.terminate()
     if shows:
         print(file=sys.stderr)
     print(_summary(done, bad, begin), flush=True)

@@ -64,6 +64,7 @@ class World:
         self.lives: dict[int | None, int] = {}  # how often a node was killed
         self.clocks: dict[int | None, Clock] = {}
         self.frozen: dict[int | None, float] = {}  # until when nothing of a node runs
+        self.crowded: set[int | None] = set()  # nodes on machines that start no more threads
         self.errors: list[tuple[int | None, BaseException]] = []
         self.over = False
         self._queue: list[tuple[float, float, int, Callable[..., object], tuple[Any, ...]]] = []
@@ -305,6 +306,8 @@ class Thread:
         self._task: Task | None = None
 
     def start(self) -> None:
+        if self._world.node in self._world.crowded:
+            raise RuntimeError("can't start new thread")
         self._task = self._world.spawn(lambda: self._target(*self._args), self._world.node)
 
     def is_alive(self) -> bool:

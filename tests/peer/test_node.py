@@ -19,10 +19,11 @@ import pytest
 from basil.cli import main
 from basil.data import load
 from basil.data.rows import to_rows
+from basil.errors import UserError
 from basil.experiment import Simulation, local_node, set_up
 from basil.peer.members import authority
 from basil.peer.members.roster import load_roster, save_roster
-from basil.peer.run import peer as node
+from basil.peer.run import agreement
 from basil.peer.run.agreement import Alone
 from basil.peer.run.data_sharing import Sharing
 from basil.peer.run.local_ring import check_state
@@ -296,11 +297,25 @@ def test_a_finished_node_that_cannot_stay_for_the_others_has_finished_all_the_sa
 
     peer = Peer(Options(some_ring / "node-0", device="cpu"))
     said: list[str] = []
-    monkeypatch.setattr(node, "say", lambda event, **facts: said.append(event))
+    monkeypatch.setattr(agreement, "say", lambda event, *level, **facts: said.append(event))
     monkeypatch.setattr(threading.Thread, "start", full)
     peer._linger()
     peer.transport.stop()
-    assert said == ["does not stay"]
+    assert said == ["cannot ask"]
+
+
+def test_a_node_on_a_machine_without_threads_says_so(
+    some_ring: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    peer = Peer(Options(some_ring / "node-0", device="cpu"))
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", full)
+        with pytest.raises(UserError, match="starts no more threads"):
+            peer.transport.start()
+    peer.transport.stop()
 
 
 # -- wrong input: one sentence, exit code 2 -------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 
 import grpc
 
+from basil.errors import UserError
 from basil.host import host
 from basil.learning.layout import Layout
 from basil.peer.limits import Limits
@@ -114,9 +115,15 @@ class Transport:
             self._reception.deliver,
             self._answer,
         )
-        self._guard.start()
-        self._server.start()
-        self._gossip.start()
+        try:
+            self._guard.start()
+            self._server.start()
+            self._gossip.start()
+        except RuntimeError as error:
+            raise UserError(
+                f"this machine starts no more threads ({error}): end other programs, or raise the"
+                " limit on processes, and start the node again"
+            ) from error
 
     def stop(self) -> None:
         """End all; what has not been sent is dropped."""

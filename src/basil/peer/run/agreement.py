@@ -31,6 +31,7 @@ from basil.peer.run.liveness import longest_honest
 
 HELLO = "hello"
 AGAIN = 0.2  # seconds between two questions to a node that has not answered
+RARELY = 2.0  # and, in the end, to one that agrees: it says by itself when something has changed
 ANSWER = 3.0  # seconds that an answer may take
 SETTLES = 5.0  # seconds in which a new roster reaches everybody
 JOINING, SHARING, TRAINING, DONE = "joining", "sharing", "training", "done"
@@ -144,17 +145,29 @@ class Handshake:
         one that asks a dead node takes seconds to end.
         """
         begin, ended = host.monotonic(), host.event()
+        unasked = sorted(self.others)
         try:
-            for node in sorted(self.others):
-                work = (transport, node, ended)
-                host.thread(target=self._ask, args=work, daemon=True).start()
             with self._changed:
-                while not stopped() and not over(host.monotonic() - begin):
+                while not stopped():
+                    self._start(transport, unasked, ended)
+                    if over(host.monotonic() - begin):
+                        break
                     self._changed.wait(AGAIN)
         finally:
             ended.set()
 
+    def _start(self, transport: Asking, unasked: list[int], over: threading.Event) -> None:
+        """A thread for each; on a crowded machine there may be none to be had for a while."""
+        try:
+            while unasked:
+                work = (transport, unasked[0], over)
+                host.thread(target=self._ask, args=work, daemon=True).start()
+                del unasked[0]
+        except RuntimeError as error:
+            say("cannot ask", logging.WARNING, nodes=unasked, reason=str(error))
+
     def _ask(self, transport: Asking, node: int, over: threading.Event) -> None:
+        pause = AGAIN
         while not over.is_set():
             mine = self.about_me()
             try:
@@ -163,8 +176,9 @@ class Handshake:
                 say("cannot ask", logging.WARNING, node=node, reason=str(error))
                 reply = None
             self._note(node, reply)
-            # A node that agrees is asked again less often: it may have started meanwhile.
-            over.wait(AGAIN if reply is None or reply.digest != mine.digest else 2 * AGAIN)
+            agrees = reply is not None and reply.digest == mine.digest
+            pause = min(RARELY, 2 * pause) if agrees else AGAIN
+            over.wait(pause)
 
     def missing(self, since: float) -> list[int]:
         """Who has neither finished nor been heard from since that moment of the monotonic clock."""

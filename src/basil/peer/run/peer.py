@@ -272,14 +272,8 @@ class Peer:
             )
 
     def _linger(self) -> None:
-        """Others may still need what this node has sent, or its answers.
-
-        A courtesy: the run is on the disk, and nothing here makes a failure of it.
-        """
-        try:
-            self._wait_for(self.handshake.others, self.options.linger, phases.DONE)
-        except RuntimeError as error:  # on a crowded machine no thread can be started
-            say("does not stay", reason=str(error))
+        """Others may still need what this node has sent, or its answers."""
+        self._wait_for(self.handshake.others, self.options.linger, phases.DONE)
 
     def _gather(self, since: float = 0.0) -> None:
         """Not without a quorum."""
@@ -299,11 +293,8 @@ class Peer:
         since = host.monotonic() - max(RECENT, 2 * self.engine.patience.seconds)
         if not self.handshake.awaited(self.quorum, since):
             return False
-        try:
-            with self.engine.patience.paused():
-                self._gather(since)
-        except RuntimeError as error:  # on a crowded machine no thread can be started
-            say("does not ask", reason=str(error))
+        with self.engine.patience.paused():
+            self._gather(since)
         return True
 
     def _share_first(self, agreed: Agreement) -> PeerRecorder:
