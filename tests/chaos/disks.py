@@ -7,6 +7,7 @@ remembers what a file held when it was last forced to the disk.
 import errno
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ class Disks:
     def __init__(self, world: World, folder: Path) -> None:
         self._world = world
         self._kept: dict[str, bytes] = {}  # path -> what a power cut leaves of it
-        self._renamed: dict[str, bytes | None] = {}  # not yet for good: the folder was not forced
+        # By folder and name: not yet for good, since the folder was not forced to the disk.
+        self._renamed: defaultdict[str, dict[str, bytes | None]] = defaultdict(dict)
         self._first = {str(path) for path in folder.rglob("*") if path.is_file()}
         self.full: set[int] = set()
         # node -> after how many calls it stops, and what then becomes of it
@@ -47,8 +49,7 @@ class Disks:
     def _force(self, file: int) -> None:
         path = os.readlink(f"/proc/self/fd/{file}")
         if os.path.isdir(path):
-            for renamed in [name for name in self._renamed if os.path.dirname(name) == path]:
-                content = self._renamed.pop(renamed)
+            for renamed, content in self._renamed.pop(path, {}).items():
                 if content is not None:
                     self._kept[renamed] = content
         else:
@@ -57,7 +58,7 @@ class Disks:
     def replace(self, source: Path, target: Path) -> None:
         self._takes()
         os.replace(source, target)
-        self._renamed[str(target)] = self._kept.pop(str(source), None)
+        self._renamed[str(target.parent)][str(target)] = self._kept.pop(str(source), None)
         self._reached()
 
     def _takes(self) -> None:
@@ -84,11 +85,11 @@ class Disks:
         draw = self._world.random
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             name, now = str(path), path.read_bytes()
-            before = self._kept.get(name)
-            if name in self._first and before is None and name not in self._renamed:
+            before, renamed = self._kept.get(name), self._renamed[str(path.parent)]
+            if name in self._first and before is None and name not in renamed:
                 continue
-            if name in self._renamed and draw.random() < 0.5:
-                whole = self._renamed.pop(name)
+            if name in renamed and draw.random() < 0.5:
+                whole = renamed.pop(name)
                 if whole is not None:  # the name had reached the disk after all
                     self._kept[name] = before = whole
             if before is None:
@@ -97,7 +98,8 @@ class Disks:
                 path.write_bytes(now[: draw.randint(len(before), len(now))])
             else:
                 path.write_bytes(before)
-        self._renamed = {k: v for k, v in self._renamed.items() if not k.startswith(str(folder))}
+        for parent in [each for each in self._renamed if each.startswith(str(folder))]:
+            del self._renamed[parent]
 
     def remember(self, folder: Path, copy: Path) -> None:
         """As a backup does."""

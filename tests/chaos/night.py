@@ -5,6 +5,8 @@ import random
 import shutil
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -78,6 +80,19 @@ def rings() -> Path:
     return folder
 
 
+@contextmanager
+def _litter() -> Iterator[None]:
+    """What is killed closes no files; it is cleared away at the end, and nobody complains."""
+    gc.disable()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            yield
+        finally:
+            gc.enable()
+            gc.collect()
+
+
 class Night:
     """`quiet`: no faults at all, and the simulator's own order.  `without`: not these events."""
 
@@ -115,7 +130,7 @@ class Night:
         faults = Faults(
             world, self.network, disks, self.watch, self.folder, self._start, self._done, self._say
         )
-        with simulated(world, disks, self.network, self._say):
+        with simulated(world, disks, self.network, self._say), _litter():
             for node in range(NODES):
                 self._start(node, 0.0 if self.quiet else draw.choice([1, 1, 5]) * draw.random())
             if not self.quiet:
@@ -123,11 +138,8 @@ class Night:
             self._look()
             world.run(LONGEST, lambda: self._over)
             self._judge()
-            with warnings.catch_warnings():  # a node that is killed closes no files
-                warnings.simplefilter("ignore")
-                self.peers.clear()
-                world.close()
-                gc.collect()
+            self.peers.clear()
+            world.close()
         return self.outcome
 
     def _start(self, node: int, delay: float) -> None:

@@ -5,7 +5,6 @@ A channel has of gRPC's what peers use of it.  TLS is taken as given: a caller i
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import grpc
@@ -44,7 +43,7 @@ class Context:
     """What a gRPC method is told of its caller."""
 
     def __init__(self, caller: Identity) -> None:
-        self._auth = _authentic(caller.node, caller.certificate)
+        self._auth = _authentic(caller)
         self.cancelled = False
 
     def auth_context(self) -> dict[str, list[bytes]]:
@@ -69,12 +68,18 @@ class Context:
         return True
 
 
-@cache
-def _authentic(node: int, certificate: Any) -> dict[str, list[bytes]]:
-    return {
-        "x509_common_name": [name_of(node).encode()],
-        "x509_pem_cert": [pem_of(certificate)],
-    }
+def _authentic(caller: Identity) -> dict[str, list[bytes]]:
+    known = _AUTHENTIC.get(caller.node)
+    if known is None or known[0] is not caller.certificate:
+        named = {
+            "x509_common_name": [name_of(caller.node).encode()],
+            "x509_pem_cert": [pem_of(caller.certificate)],
+        }
+        known = _AUTHENTIC[caller.node] = caller.certificate, named
+    return known[1]
+
+
+_AUTHENTIC: dict[int, tuple[Any, dict[str, list[bytes]]]] = {}
 
 
 class Connections:

@@ -21,7 +21,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sized
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from basil.errors import UserError
@@ -71,7 +71,7 @@ class Hello:
     turn: float  # seconds that a turn takes on its machine
 
     def encode(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(vars(self)).encode()
 
 
 def decode(payload: bytes | None) -> Hello | None:
