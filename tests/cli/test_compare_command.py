@@ -30,6 +30,7 @@ def test_a_comparison_asked_for_again_computes_nothing_and_prints_the_same(basil
     first = basil(*words)
     assert first.code == 0
     assert {path.name for path in (tiny / "both").iterdir()} == {
+        "cases.json",
         "basil-none-seed0",
         "basil-gaussian-seed0",
     }

@@ -27,7 +27,7 @@ def test_a_figure_is_run_drawn_judged_and_not_run_again(basil, two):
     words = ["reproduce", "two.toml", "--seeds", "2", "--jobs", "1", "--out", "paper"]
     first = basil(*words)
     assert first.code == 0
-    runs = sorted((two / "paper/runs").iterdir())
+    runs = sorted(path for path in (two / "paper/runs").iterdir() if path.is_dir())
     assert len(runs) == 8  # two panels × two schemes × two seeds; `again` shares its runs
     lines = first.out.splitlines()
     assert [line.split("  ")[0] for line in lines[:8]] == [f"done {i}/8" for i in range(1, 9)]

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,8 +36,9 @@ from basil.recipe import (
     to_tree,
     vary,
 )
+from basil.record.follow import PLANNED, planned
 from basil.record.read import read_run
-from basil.record.run_folder import FACTS, METRICS, SUMMARY, InUse, held
+from basil.record.run_folder import FACTS, METRICS, SUMMARY, InUse, held, write_json
 
 T = TypeVar("T")
 LOOK = 0.5  # seconds between two looks at runs that are at work elsewhere
@@ -142,6 +144,7 @@ def run_cases(
     """
     for case in todo:
         _same_recipe(case)
+    _announce(todo)
     left, said = list(todo), False
     while left:
         waiting, elsewhere = list[Case](), list[Case]()
@@ -164,6 +167,22 @@ def run_cases(
             watch(elsewhere)
             time.sleep(LOOK)
         left = elsewhere
+
+
+def _announce(todo: Sequence[Case]) -> None:
+    """Which runs there are to be, beside them: for those who look on before they have begun."""
+    beside: dict[Path, list[dict[str, Any]]] = {}
+    for case in todo:
+        r = case.recipe
+        said = {"scheme": r.scheme.name, "attack": r.attack.name, "rounds": r.scheme.rounds}
+        entry = {"folder": case.name, **said, "seed": r.seed}
+        beside.setdefault(case.folder.parent, []).append(entry)
+    for folder, entries in beside.items():
+        if planned(folder) == entries:
+            continue
+        with suppress(OSError):  # no run depends on it
+            folder.mkdir(parents=True, exist_ok=True)
+            write_json(folder / PLANNED, {"cases": entries})
 
 
 def _at_work(case: Case) -> bool:

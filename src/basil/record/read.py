@@ -5,7 +5,7 @@
 import io
 import json
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -103,22 +103,31 @@ def read_run(folder: Path) -> Run:
         raise UserError(f"{folder} holds no run: it has no {MARK}")
     facts = read_facts(folder)
     nodes = frozenset(facts["order"])
-    summary = folder / "summary.json"
     return Run(
         folder=folder,
-        recipe_text=_parsed(folder / "recipe.toml", _recipe),
+        recipe_text=read_recipe(folder),
         facts=facts,
         metrics=_parsed(folder / "metrics.jsonl", _metrics, absent=[]),
         selections=_parsed(
-            folder / "selections.csv", lambda text: _selections(text, nodes), absent=_table([])
+            folder / "selections.csv", lambda text: _selections(text, nodes), absent=no_selections()
         ),
-        summary=_parsed(summary, _object) if summary.is_file() else None,
+        summary=read_summary(folder) if (folder / "summary.json").is_file() else None,
     )
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
     """What was known before the first round: who made the run, and who takes part in it."""
     return _parsed(folder / MARK, _facts)
+
+
+def read_recipe(folder: Path) -> str:
+    """The text of the recipe, which is TOML."""
+    return _parsed(folder / "recipe.toml", _recipe)
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The outcome of a run that has finished."""
+    return _parsed(folder / "summary.json", _object)
 
 
 def _parsed(path: Path, parse: Callable[[str], T], absent: T | None = None) -> T:
@@ -170,10 +179,11 @@ def _lines(text: str, parse: Callable[[str], T], first: int = 1) -> list[T]:
 
 
 def _metrics(text: str) -> list[dict[str, Any]]:
-    return _lines(text, _measurement)
+    return _lines(text, measurement)
 
 
-def _measurement(line: str) -> dict[str, Any]:
+def measurement(line: str) -> dict[str, Any]:
+    """A line of metrics.jsonl."""
     entry = _object(line)
     if type(entry.get("round")) is not int:
         raise ValueError("'round' should be a whole number")
@@ -184,13 +194,14 @@ def _selections(text: str, nodes: frozenset[int]) -> Selections:
     header, end, body = text.partition("\n")
     if header.rstrip("\r") != SELECTION_COLUMNS:
         if not end and SELECTION_COLUMNS.startswith(header):
-            return _table([])
+            return no_selections()
         raise ValueError(f"line 1: the header should be {SELECTION_COLUMNS}")
-    rows = _lines(body, lambda line: _selection(line, nodes), first=2)
+    rows = _lines(body, lambda line: selection(line, nodes), first=2)
     return _table(rows)
 
 
-def _selection(line: str, nodes: frozenset[int]) -> tuple[int, int, int, int]:
+def selection(line: str, nodes: Container[int]) -> tuple[int, int, int, int]:
+    """A line of selections.csv: round, node, chosen, byzantine."""
     cells = line.split(",")
     if len(cells) != 4 or cells[3] not in ("0", "1"):
         raise ValueError(f"{line!r} is not {SELECTION_COLUMNS}")
@@ -199,6 +210,10 @@ def _selection(line: str, nodes: frozenset[int]) -> tuple[int, int, int, int]:
     if node not in nodes or (chosen != OWN and chosen not in nodes):
         raise ValueError(f"{line!r} names a node that is not in the ring's order")
     return turn, node, chosen, byzantine
+
+
+def no_selections() -> Selections:
+    return _table([])
 
 
 def _table(rows: list[tuple[int, int, int, int]]) -> Selections:

@@ -204,6 +204,7 @@ class Recorder:
             self.counts[f"{before}byzantine"] += chosen in self.reports.byzantine
             if chosen is not None and stage == RING:
                 self.counts["nearest"] += self.reports.ring_of(node).distance(chosen, node) == 1
+        self._selections.flush()  # once a round: whoever looks on sees it
 
     def _write_join(self, row: str) -> None:
         """A choice between groups, in a file that there is only where such choices are made."""

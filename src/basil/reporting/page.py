@@ -25,6 +25,7 @@ from basil.reporting.results_table import MISSING, NAMES, header, result_rows
 from basil.reporting.run_groups import (
     ATTACK_TITLES,
     SCHEME_TITLES,
+    SETTINGS,
     RunGroup,
     attack_name,
     cases,
@@ -37,16 +38,6 @@ PAGE = "report.html"
 METRIC = "metric-"  # begins the name of a metric's figure
 MOST_RINGS = 12
 MOST_NAMES = 6
-SETTINGS = {
-    "dataset": "data",
-    "partition": "partition",
-    "nodes": "nodes",
-    "byzantine": "Byzantine",
-    "connectivity": "connectivity S",
-    "rounds": "rounds",
-    "local_steps": "local steps",
-    "seed": "seeds",
-}
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,17 @@ ATTACK_TITLES = {
     "alie": "A little is enough",
     "ipm": "Inner-product manipulation",
 }
+# What a reader is told of a run beside its name, and what it is called.
+SETTINGS = {
+    "dataset": "data",
+    "partition": "partition",
+    "nodes": "nodes",
+    "byzantine": "Byzantine",
+    "connectivity": "connectivity S",
+    "rounds": "rounds",
+    "local_steps": "local steps",
+    "seed": "seeds",
+}
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

@@ -188,7 +188,8 @@ class Peer:
         """What this node thinks of the others."""
         k, heard = status.round, self.inbox.heard
         status.phase = self._phase
-        status.missing = [j for j in self._expects if self.rounds.of(heard.get(j, 0)) < k - 1]
+        status.heard = {j: self.rounds.of(heard.get(j, 0)) for j in self._expects}
+        status.missing = [j for j, last in status.heard.items() if last < k - 1]
         status.excluded = sorted(self.transport.evidence.excluded)
         counts = self.transport.counters.snapshot().values()
         status.refused = sum(sum(each["refused"].values()) for each in counts)

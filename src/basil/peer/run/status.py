@@ -38,6 +38,7 @@ class Status:
     failures: int = 0  # attempts to send that failed on this machine
     attack: str = "none"
     written: float = 0.0  # wall clock, for the reader only
+    heard: dict[int, int] = field(default_factory=dict)  # of whom, and of which round at last
 
     def write(self, folder: Path) -> None:
         self.written = host.time()
@@ -49,10 +50,11 @@ def read(folder: Path) -> Status | None:
     """The status in a node's folder; None if it has not run yet."""
     try:
         tree: dict[str, Any] = json.loads((folder / STATUS).read_text(encoding="utf-8"))
+        tree["heard"] = {int(node): k for node, k in tree.get("heard", {}).items()}
         return Status(**tree)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{folder / STATUS} is no status of a node: {error}") from error
 
 
