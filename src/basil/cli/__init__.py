@@ -17,6 +17,7 @@ from basil.cli.plan import add_plan
 from basil.cli.reproduce import add_reproduce
 from basil.cli.say import Parser, complain, warn
 from basil.cli.sweep import add_sweep
+from basil.cli.watch import add_watch, add_watching
 from basil.errors import UserError
 
 KINDS = (
@@ -54,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--threads", type=whole, default=1, help="CPU threads (default 1; 0: all cores)"
     )
+    add_watching(run)
     add_shared(run)
     run.set_defaults(command="run")
 
@@ -85,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--json", action="store_true")
     show.set_defaults(command="show", home="basil.cli.listing")
 
+    add_watch(commands)
     add_reproduce(commands)
     add_sweep(commands)
     add_plan(commands)

@@ -13,6 +13,7 @@ from basil import data
 from basil.cli.arguments import logs
 from basil.cli.carry_out import carry_out, machine, settings
 from basil.cli.say import complain, warn
+from basil.cli.watch import watching
 from basil.data import DATASETS
 from basil.data.sources import SOURCES
 from basil.errors import UserError
@@ -56,22 +57,24 @@ def run(args: argparse.Namespace) -> int:
         for sentence in warnings(recipe):
             warn(sentence)
     callbacks = [make() for make in map(named, logs(args))]
-    try:
-        with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, run_bar() as bar:
-            hooks = Hooks(bar, stop, callbacks)
-            if args.resume:
-                summary = resume(folder, None, machine(args), hooks)
-            else:
-                setup = set_up(recipe, machine=machine(args))
-                summary = Simulation(setup).run(folder, hooks)
-    except Interrupted:
-        complain(f"stopped; go on with: basil run --resume {folder}")
-        return STOPPED
-    if args.json:
-        print(json.dumps({**summary, "folder": str(folder)}))
-    else:
-        print(as_text(results_table([read_run(folder)])))
-        print(f"\nrun folder  {folder}\nreport      basil report {folder}")
+    with watching(folder, "run", args.watch) as stay:
+        try:
+            with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, run_bar() as bar:
+                hooks = Hooks(bar, stop, callbacks)
+                if args.resume:
+                    summary = resume(folder, None, machine(args), hooks)
+                else:
+                    setup = set_up(recipe, machine=machine(args))
+                    summary = Simulation(setup).run(folder, hooks)
+        except Interrupted:
+            complain(f"stopped; go on with: basil run --resume {folder}")
+            return STOPPED
+        if args.json:
+            print(json.dumps({**summary, "folder": str(folder)}))
+        else:
+            print(as_text(results_table([read_run(folder)])))
+            print(f"\nrun folder  {folder}\nreport      basil report {folder}")
+        stay()
     return 0
 
 

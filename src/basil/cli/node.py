@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from basil.cli.say import complain, warn
+from basil.cli.watch import add_watching, watching
 
 STOPPED = 130  # what a shell expects of a program that Ctrl-C ended
 ALONE = 1
@@ -44,6 +45,7 @@ def add_running(verbs: Any) -> None:
     earlier = up.add_mutually_exclusive_group()
     earlier.add_argument("--resume", action="store_true", help="go on with the run that is there")
     earlier.add_argument("--fresh", action="store_true", help="delete it, and begin anew")
+    add_watching(up)
     running(up)
     up.set_defaults(command="up", home="basil.cli.node")
 
@@ -150,29 +152,31 @@ def up(args: argparse.Namespace) -> int:
     shared += [f"--{name}={getattr(args, name)}" for name in (*SECONDS, *given)]
     family = LocalRing(ring, _logged)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops it as Ctrl-C does
-    try:
-        family.start(
-            lambda node: [*shared, *(["--attack", recipe.attack.name] * (node in byzantine))]
-        )
-        _watch(family)
-    except KeyboardInterrupt:
-        family.stop()
-        complain(f"stopped; go on with: basil peers up --resume --dir {ring}")
-        return STOPPED
-    finally:
-        family.stop()
-    for sentence in family.complaints():
-        warn(sentence)
-    if all(family.codes.values()):
-        raise UserError(f"no node of {ring} came to its end")
-    try:
-        run = merge(ring, ring / ALL)
-    except OSError as error:
-        raise UserError(
-            f"{ring / ALL} cannot be written: {error.strerror}; the nodes' own runs are whole"
-        ) from error
-    print(as_text(results_table([run])))
-    print(f"\nrun folder  {run.folder}\nreport      basil report {run.folder}")
+    with watching(ring, "ring", args.watch) as stay:
+        try:
+            family.start(
+                lambda node: [*shared, *(["--attack", recipe.attack.name] * (node in byzantine))]
+            )
+            _watch(family)
+        except KeyboardInterrupt:
+            family.stop()
+            complain(f"stopped; go on with: basil peers up --resume --dir {ring}")
+            return STOPPED
+        finally:
+            family.stop()
+        for sentence in family.complaints():
+            warn(sentence)
+        if all(family.codes.values()):
+            raise UserError(f"no node of {ring} came to its end")
+        try:
+            run = merge(ring, ring / ALL)
+        except OSError as error:
+            raise UserError(
+                f"{ring / ALL} cannot be written: {error.strerror}; the nodes' own runs are whole"
+            ) from error
+        print(as_text(results_table([run])))
+        print(f"\nrun folder  {run.folder}\nreport      basil report {run.folder}")
+        stay()
     return 0
 
 
