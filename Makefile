@@ -4,10 +4,11 @@ BIN := .venv/bin
 READY := .venv/.ready
 DOCS_READY := .venv/.docs-ready
 
-.PHONY: demo test test-all chaos planted mutants lint types imports check docs clean
+.PHONY: demo test test-all chaos planted mutants lint types imports check docs watch-picture clean
 
 demo: $(READY)
 	$(BIN)/basil compare demo --out runs/demo
+	@echo "watch   $(BIN)/basil watch runs/demo"
 
 test: $(READY)
 	$(BIN)/pytest -n 2
@@ -46,6 +47,10 @@ check: test lint types imports
 docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "site  build/site/index.html"
+
+# The animated picture in the README, from the page itself; needs a Chromium on this machine.
+watch-picture: $(READY)
+	$(BIN)/python docs/watch_picture.py
 
 # The environment is made again whenever what it is made from has changed.
 $(READY): pyproject.toml constraints.txt

@@ -1,7 +1,8 @@
 """Print what simulator and peers cost on this machine, as ratios measured in one run.
 
 python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [rules]
-                         [canonical] [llm] [hop] [--device cpu|cuda] [--threads N] [--json FILE]
+                         [canonical] [llm] [hop] [watching]
+                         [--device cpu|cuda] [--threads N] [--json FILE]
 """
 
 import argparse
@@ -62,6 +63,10 @@ def main() -> None:
         import hop  # needs what peers need, which a machine that only computes may not have
 
         results["hop"] = hop.measure()
+    if "watching" in args.what:
+        import watching  # needs the extra basil-fl[watch]
+
+        results["watching"] = watching.measure()
     print(json.dumps(results, indent=1))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")

@@ -51,6 +51,8 @@ def test_the_wheel_is_fit_to_be_published_and_works_without_the_repository(tmp_p
         [metadata] = [name for name in names if name.endswith("/METADATA")]
         said = file.read(metadata).decode()
     assert {"basil/recipes/demo.toml", "basil/py.typed", "basil/reporting/page.html.j2"} <= {*names}
+    page = ROOT / "src/basil/watch/page"
+    assert {f"basil/watch/page/{path.name}" for path in page.iterdir()} <= {*names}
     assert {name.split("/")[0] for name in names} == {"basil", metadata.split("/")[0]}
     for line in ("Author: The Basil authors", "License-Expression: Apache-2.0"):
         assert f"\n{line}\n" in said

@@ -34,12 +34,12 @@ def add_watching(command: argparse.ArgumentParser) -> None:
 
 def watch(args: argparse.Namespace) -> int:
     """basil watch PATH"""
-    from basil.watch.start import check_installed, kind_of, open_browser, serve
+    from basil.watch.start import check_installed, is_loopback, kind_of, open_browser, serve
 
     check_installed()
     path = Path(args.path)
     kind = kind_of(path)
-    if args.bind != LOOPBACK:
+    if not is_loopback(args.bind):
         warn(
             f"--bind {args.bind}: whoever reaches that address and has the token sees this page,"
             " and it travels unencrypted; nobody can change anything"

@@ -172,7 +172,8 @@ def planned(folder: Path) -> list[dict[str, Any]]:
     """The runs that a comparison or a sweep is to have; none where nobody has said so."""
     found = _tried(lambda: json.loads((folder / PLANNED).read_text(encoding="utf-8")))
     entries = found.get("cases") if isinstance(found, dict) else None
-    return [each for each in entries or () if isinstance(each, dict) and "folder" in each]
+    each_of = entries if isinstance(entries, list) else []
+    return [each for each in each_of if isinstance(each, dict) and "folder" in each]
 
 
 def _tried(read: Callable[[], T]) -> T | None:

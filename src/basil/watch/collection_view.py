@@ -35,7 +35,6 @@ class CollectionView:
         self._changed: dict[str, int] = {}  # of a cell: when, counted in looks
         self._looks = self._shape = 0
         self._searched = -SEARCH
-        self._views: dict[str, RunView] = {}
 
     def look(self) -> None:
         self._looks += 1
@@ -135,9 +134,7 @@ class CollectionView:
     def part(self, name: str) -> View | None:
         if not name:
             return self
-        if name not in self._runs:
-            return None
-        return self._views.setdefault(name, RunView(self._runs[name].folder, name))
+        return RunView(self._runs[name].folder, name) if name in self._runs else None
 
 
 def _plain(run: Run) -> tuple[str, str]:

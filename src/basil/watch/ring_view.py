@@ -209,7 +209,8 @@ class RingView:
     def _note(self, nodes: list[Told]) -> None:
         now = time.strftime("%H:%M:%S")
         for node in nodes:
-            what = node["phase"] if node["state"] in ("ok", "done", "waiting") else node["state"]
+            what = node["phase"] if node["state"] in ("ok", "waiting") else node["state"]
+            what = FINISHED if what == "done" else what
             name, before = int(node["name"]), self._states.get(int(node["name"]))
             if what and what != before and (before is not None or what != "unknown"):
                 bad = node["state"] in ("excluded", "gone", "suspected")

@@ -206,7 +206,7 @@ def _measurement(entry: dict[str, Any]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
 def _named(order: Sequence[int], places: Iterable[int]) -> str:

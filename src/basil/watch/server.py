@@ -12,6 +12,7 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from basil.errors import UserError
+from basil.watch.start import is_loopback
 from basil.watch.view import Cursor, View
 
 PAGE = Path(__file__).parent / "page"
@@ -109,12 +111,12 @@ class Audience:
         async with self._lock:
             return _json(self.view.rounds(first, last))
 
-    async def events(self) -> AsyncIterator[bytes]:
+    async def events(self, over: Callable[[], bool]) -> AsyncIterator[bytes]:
         self.pages += 1
         try:
             yield b"retry: 1000\n\n"
             cursor, said = None, time.monotonic()
-            while True:
+            while not over():
                 text, cursor = await self.news(cursor)
                 if text is not None:
                     yield b"data: " + text + b"\n\n"
@@ -131,8 +133,10 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def application(view: View, token: str, is_ours: Callable[[str], bool]) -> ASGIApp:
-    """The pages of one view."""
+def application(
+    view: View, token: str, is_ours: Callable[[str], bool], over: Callable[[], bool]
+) -> ASGIApp:
+    """The pages of one view; `over`: is the server about to end?"""
     files = {path.name: path for path in PAGE.iterdir() if path.suffix in KINDS}
     audiences: dict[str, Audience] = {"": Audience(view)}
 
@@ -157,7 +161,7 @@ def application(view: View, token: str, is_ours: Callable[[str], bool]) -> ASGIA
             return PlainTextResponse("There is no such run.\n", 404)
         if sum(each.pages for each in audiences.values()) >= MOST_PAGES:
             return PlainTextResponse("Too many pages are open.\n", 503)
-        return StreamingResponse(found.events(), media_type="text/event-stream")
+        return StreamingResponse(found.events(over), media_type="text/event-stream")
 
     async def rounds(request: Request) -> Response:
         found = audience(request)
@@ -185,7 +189,7 @@ def names_of(bind: str, port: int) -> Callable[[str], bool]:
 
     A name could be made to lead here by whoever owns it (DNS rebinding); an address cannot.
     """
-    own = {"localhost"} if _is_loopback(bind) else {"localhost", bind, socket.gethostname()}
+    own = {"localhost"} if is_loopback(bind) else {"localhost", bind, socket.gethostname()}
 
     def is_ours(host: str) -> bool:
         name, _, given = host.rpartition(":")
@@ -195,28 +199,25 @@ def names_of(bind: str, port: int) -> Callable[[str], bool]:
             address = ipaddress.ip_address(name.strip("[]"))
         except ValueError:
             return name.lower() in own
-        return address.is_loopback or not _is_loopback(bind)
+        return address.is_loopback or not is_loopback(bind)
 
     return is_ours
 
 
-def _is_loopback(bind: str) -> bool:
-    try:
-        return bind == "localhost" or ipaddress.ip_address(bind).is_loopback
-    except ValueError:
-        return False
-
-
 def listen(bind: str, port: int) -> socket.socket:
     """A socket at this address; port 0: any that is free."""
-    try:
-        family, *_, place = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(place)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{bind}:{port} cannot be listened on: {reason}") from error
+    if port > 65535:
+        raise UserError(f"--port {port}: it must be at most 65535")
+    with ExitStack() as unless_it_works:
+        try:
+            family, *_, place = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0]
+            made = unless_it_works.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(place)
+            made.listen()  # whoever is told the address may call at once
+        except OSError as error:
+            raise UserError(f"{bind}:{port} cannot be listened on: {error.strerror}") from error
+        unless_it_works.pop_all()
     return made
 
 
@@ -230,15 +231,17 @@ def address(made: socket.socket, bind: str, token: str) -> str:
 
 def server(view: View, made: socket.socket, bind: str, token: str) -> uvicorn.Server:
     """Ready to run: `server.run(sockets=[made])`."""
-    app = application(view, token, names_of(bind, made.getsockname()[1]))
+    is_ours = names_of(bind, made.getsockname()[1])
+    app = application(view, token, is_ours, lambda: running.should_exit)
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,  # it would hold the token
         server_header=False,
         lifespan="off",
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=5,
         limit_concurrency=2 * MOST_PAGES,
         ws="none",
     )
-    return uvicorn.Server(config)
+    running = uvicorn.Server(config)
+    return running

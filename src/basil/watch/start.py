@@ -1,5 +1,6 @@
 """From a path to an open page: what lies there, a server for it, and a browser."""
 
+import ipaddress
 import os
 import re
 import secrets
@@ -52,6 +53,14 @@ def view_of(path: Path, kind: str) -> View:
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is missing: pip install 'basil-fl[peers]'") from error
     return RingView(path)
+
+
+def is_loopback(bind: str) -> bool:
+    """Does nobody else reach this address?"""
+    try:
+        return bind == "localhost" or ipaddress.ip_address(bind).is_loopback
+    except ValueError:
+        return False
 
 
 def token() -> str:

@@ -40,10 +40,22 @@ function kinds(points, metrics) {
 function ticks(low, high, most) {
   const raw = (high - low) / most || 1;
   const ten = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((f) => f * ten).find((s) => s >= raw * 0.999);
+  let step = [1, 2, 5, 10].map((f) => f * ten).find((s) => s >= raw * 0.999);
+  if (Math.floor(high / step) - Math.ceil(low / step) < 1) step /= 2; // one alone says little
   const found = [];
   for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + step * 1e-6; v += step) found.push(v);
   return found;
+}
+
+// A line through points, with a gap where one has no finite value.
+function joined(points, y) {
+  let d = "";
+  let pen = "M";
+  for (const [x, value] of points) {
+    if (typeof value === "number") d += `${pen}${x.toFixed(1)} ${y(value).toFixed(1)}`;
+    pen = typeof value === "number" ? "L" : "M";
+  }
+  return d;
 }
 
 export class Curves {
@@ -129,14 +141,11 @@ export class Curves {
       if (Number.isInteger(tick)) parts.push(svg("text", { class: "tick", x: x(tick), y: HEIGHT - 4, "text-anchor": "middle" }, String(tick)));
     }
     for (const line of [...kind.lines].reverse()) {
-      let d = "";
-      for (const p of this.points) {
-        const value = line.of(p);
-        const finite = typeof value === "number";
-        if (finite) d += `${d && !d.endsWith(" ") ? "L" : "M"}${x(p.round).toFixed(1)} ${y(value).toFixed(1)}`;
-        else if (d) d += " "; // a gap
-      }
-      parts.push(svg("path", { class: `line${line.faint ? " faint" : ""}${line.lie ? " lie" : ""}`, d: d.replaceAll(" M", "M").trim() }));
+      const name = `line${line.faint ? " faint" : ""}${line.lie ? " lie" : ""}`;
+      const path = (some) => joined(some.map((p) => [x(p.round), line.of(p)]), y);
+      // What comes after the round that is looked at is only hinted at.
+      parts.push(svg("path", { class: `${name} later`, d: path(this.points.filter((p) => p.round >= point.round)) }));
+      parts.push(svg("path", { class: name, d: path(this.points.filter((p) => p.round <= point.round)) }));
     }
     if (point.round < last) parts.push(svg("line", { class: "cursor", x1: x(point.round), x2: x(point.round), y1: TOP, y2: HEIGHT - BOTTOM }));
     kind.lines.forEach((line, i) => {

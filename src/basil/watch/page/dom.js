@@ -27,7 +27,7 @@ export function say(node, text) {
 
 export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-export const percent = (value) => `${(100 * value).toFixed(1)} %`;
+export const percent = (value) => `${(100 * value).toFixed(1)}\u00a0%`;
 
 export function amount(bytes) {
   const units = ["B", "kB", "MB", "GB", "TB"];

@@ -65,7 +65,8 @@ function hear(news) {
   }
   at.newest = news.round;
   byId("slider").max = String(at.newest);
-  if (at.k > at.newest || !at.k || news.reset) show(at.newest, true);
+  if (at.k > at.newest || (at.follows && (!at.k || news.reset))) show(at.newest, true);
+  else if (news.reset) show(at.k, true);
   say(byId("state"), STATES[told.state] || "");
   byId("state").className = `state state-${told.state}`;
   byId("live").textContent = told.state === "running" ? "Live" : "Latest";
@@ -77,11 +78,13 @@ function hear(news) {
 }
 
 function begin(news) {
+  const same = told && told.kind === news.kind && told.name === news.name;
+  const kept = same && !at.follows && at.k <= news.round ? at.k : 0; // where somebody was looking
   told = { ...news };
   choices = new Map();
   asked = new Set();
   picked = -1;
-  Object.assign(at, { k: 0, t: 0, follows: true, plays: false, newest: 0, arrived: performance.now() });
+  Object.assign(at, { k: kept, t: 0, follows: !kept, plays: false, newest: 0, arrived: performance.now() });
   const many = told.kind === "collection";
   byId("run").hidden = many;
   byId("grid").hidden = !many;
@@ -244,10 +247,10 @@ function draw() {
 function legend(states) {
   const count = new Map();
   states.forEach((state, place) => {
-    const kind = ring.lies.has(place) ? "lies" : state === "done" ? "ok" : state;
+    const kind = !ring.lies.has(place) ? state : state === "passed" ? "shunned" : "lies";
     count.set(kind, (count.get(kind) || 0) + 1);
   });
-  const names = { ...WORDS, ok: told.kind === "ring" ? "on time" : "benign", lies: told.kind === "ring" ? "lies, for a drill" : "Byzantine" };
+  const names = { ...WORDS, ok: told.kind === "ring" ? "on time" : "benign", lies: told.kind === "ring" ? "lies, for a drill" : "Byzantine", shunned: `Byzantine, ${WORDS.passed}` };
   const entries = Object.keys(names).filter((kind) => count.has(kind)).map((kind) => [kind, `${names[kind]} (${count.get(kind)})`]);
   const row = choices.get(at.k) || [];
   const took = row.filter((one, place) => one >= 0 && !ring.lies.has(place));
@@ -293,6 +296,11 @@ byId("live").addEventListener("click", () => {
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the part after # says which run is open
   byId("main").focus();
+});
+// A browser has few connections to one server: a page that nobody sees needs none.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) source.close();
+  else connect();
 });
 addEventListener("hashchange", () => {
   told = null;

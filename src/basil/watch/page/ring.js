@@ -11,11 +11,11 @@ export const ABSENT = -2;
 function layout(rings, count) {
   const points = new Array(count);
   const many = rings.length > 1;
-  const size = many ? Math.min(0.42, 0.7 * Math.sin(Math.PI / rings.length) * 0.86) : 1;
+  const size = many ? Math.min(0.36, 0.5 * Math.sin(Math.PI / rings.length)) : 1;
   const circles = rings.map((ring, number) => {
     const at = (2 * Math.PI * number) / rings.length - Math.PI / 2;
-    const x = many ? 0.68 * Math.cos(at) : 0;
-    const y = many ? 0.68 * Math.sin(at) : 0;
+    const x = many ? 0.74 * Math.cos(at) : 0;
+    const y = many ? 0.74 * Math.sin(at) : 0;
     ring.forEach((place, step) => {
       const angle = (2 * Math.PI * step) / ring.length - Math.PI / 2;
       points[place] = { x: x + size * Math.cos(angle), y: y + size * Math.sin(angle), angle, cx: x, cy: y, size };
@@ -64,8 +64,9 @@ export class Ring {
     this.now = svg("path", { class: "edge now" });
     this.halo = svg("circle", { class: "halo", r: 0, visibility: "hidden" });
     this.root.append(this.now, this.halo);
-    const space = told.rings.length > 1 ? 0.5 * circles[0].size : 1;
-    const r = Math.max(0.012, Math.min(0.062, (space * 1.5) / (count / told.rings.length)));
+    const r = Math.max(0.007, Math.min(0.062, ((told.rings.length > 1 ? 1.4 : 2.1) * circles[0].size) / (count / told.rings.length)));
+    this.root.style.setProperty("--r", `${r}px`);
+    this.root.style.setProperty("--w", Math.max(0.35, Math.min(1, 45 / count)));
     this.halo.setAttribute("r", (r * 1.75).toFixed(4));
     this.nodes = points.map((point, place) => this.node(point, place, r, count));
     return undefined;
@@ -117,7 +118,7 @@ export class Ring {
       this.halo.setAttribute("cx", this.points[at].x.toFixed(4));
       this.halo.setAttribute("cy", this.points[at].y.toFixed(4));
     }
-    const last = row && t > 0 && t < this.points.length ? row[t - 1] : OWN;
+    const last = row && t > 0 && t < this.points.length && !this.lies.has(t - 1) ? row[t - 1] : OWN;
     this.now.setAttribute("d", last >= 0 ? curve(this.points[last], this.points[t - 1]) : "");
     this.now.classList.toggle("lie", last >= 0 && this.lies.has(last));
     return undefined;
@@ -150,7 +151,9 @@ export class Ring {
       return { x: 0.98 * Math.cos(angle), y: 0.98 * Math.sin(angle), angle, cx: 0, cy: 0 };
     });
     this.chords = svg("g");
-    this.root.append(this.chords);
+    this.root.append(this.chords, svg("text", { class: "middle", y: -0.04 }, `${told.nodes.toLocaleString("en")} nodes`));
+    this.said = svg("text", { class: "middle small", y: 0.08 });
+    this.root.append(this.said);
   }
 
   drawSummary(choices, k) {
@@ -158,15 +161,14 @@ export class Ring {
     const key = `${k} ${found ? 1 : 0}`;
     if (this.drawn === key) return;
     this.drawn = key;
-    const edges = found ? found.edges : [];
+    const edges = (found ? found.edges : []).filter(([from, to]) => from !== to);
+    this.said.textContent = found ? `${found.believed} of ${found.chose} chose a Byzantine model` : "";
     const most = Math.max(1, ...edges.map((edge) => edge[3]));
-    const paths = edges
-      .filter(([from, to]) => from !== to)
-      .map(([from, to, lie, count]) =>
+    const paths = edges.map(([from, to, lie, count]) =>
         svg("path", {
-          class: `edge ${lie ? "lie" : "honest"}`,
+          class: `chord ${lie ? "lie" : "honest"}`,
           d: curve(this.arcs[from], this.arcs[to]),
-          "stroke-width": (0.004 + (0.03 * count) / most).toFixed(4),
+          "stroke-width": (0.004 + (0.024 * count) / most).toFixed(4),
           "stroke-opacity": 0.35 + (0.5 * count) / most,
         }),
       );
