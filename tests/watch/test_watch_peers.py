@@ -1,8 +1,12 @@
 """A ring of peers, as the members on this machine see it."""
 
 import json
+import subprocess
+import sys
 import time
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +14,8 @@ from basil.peer.members import authority
 from basil.peer.run.status import STATUS, Status
 from basil.watch.ring_view import RingView
 
-from watch_helpers import GrowingRun, served
+from peer_helpers import free_ports
+from watch_helpers import PATIENCE, GrowingRun, served
 
 PLACES = [f"192.0.2.{node}:7400" for node in range(5)]
 
@@ -107,3 +112,25 @@ def test_news_of_a_ring_come_as_they_happen(ring: Path) -> None:
         news = following()
         assert "reset" not in news
         assert any("node 2: excluded" in text for _, text, _ in news["log"])
+
+
+@pytest.mark.slow
+def test_real_peers_on_this_machine_are_watched_while_they_run(tmp_path: Path) -> None:
+    places = [f"127.0.0.1:{port}" for port in free_ports(4)]
+    recipe = authority.demo_recipe(4).replace("rounds = 80", "rounds = 20")
+    authority.init(tmp_path / "ring", recipe, places)
+    words = ["peers", "up", "--dir", str(tmp_path / "ring"), "--watch", "--linger", "1"]
+    full = [sys.executable, "-m", "basil", *words]
+    with subprocess.Popen(full, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stderr is not None
+        url = up.stderr.readline().removeprefix("page  ").strip()
+        with urllib.request.urlopen(f"{url}events", timeout=PATIENCE) as events:
+            told = dict[str, Any]()
+            while told.get("round", 0) < 5:
+                line = events.readline()
+                if line.startswith(b"data: "):
+                    told |= json.loads(line.removeprefix(b"data: "))
+        _, complaints = up.communicate(timeout=300)
+    assert up.returncode == 0, complaints
+    assert [node["state"] for node in told["members"]].count("ok") >= 2
+    assert told["choices"]
