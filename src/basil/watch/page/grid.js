@@ -2,7 +2,14 @@
 
 import { byId, html, percent, say, svg } from "./dom.js";
 
-const WORDS = { waiting: "waiting", running: "running", silent: "no news", stopped: "stopped", failed: "failed", finished: "finished" };
+const WORDS = {
+  waiting: "waiting",
+  running: "running",
+  silent: "no news",
+  stopped: "stopped",
+  failed: "failed",
+  finished: "finished",
+};
 
 export class Grid {
   constructor() {
@@ -46,11 +53,17 @@ export class Grid {
       line: svg("path", { class: "line" }),
       bar: html("progress", { max: "1", "aria-hidden": "true" }),
     };
-    const picture = svg("svg", { viewBox: "0 0 100 30", preserveAspectRatio: "none", "aria-hidden": "true" }, parts.line);
+    const picture = svg(
+      "svg",
+      { viewBox: "0 0 100 30", preserveAspectRatio: "none", "aria-hidden": "true" },
+      parts.line,
+    );
     const link = html(
-      "a", { class: "cell" },
+      "a",
+      { class: "cell" },
       html("span", { class: "row" }, parts.scheme, parts.value),
-      picture, parts.bar,
+      picture,
+      parts.bar,
       html("span", { class: "row" }, parts.word, parts.seed),
     );
     parts.link = link;
@@ -65,7 +78,10 @@ export class Grid {
     const worst = typeof cell.worst === "number" ? percent(cell.worst) : null;
     const loss = typeof cell.loss === "number" ? `loss ${cell.loss.toPrecision(3)}` : "";
     say(parts.value, worst || loss || "");
-    say(parts.word, cell.rounds ? `${WORDS[cell.state]}, ${cell.round} of ${cell.rounds}` : WORDS[cell.state]);
+    say(
+      parts.word,
+      cell.rounds ? `${WORDS[cell.state]}, ${cell.round} of ${cell.rounds}` : WORDS[cell.state],
+    );
     parts.bar.value = cell.rounds ? cell.round / cell.rounds : 0;
     parts.link.className = `cell state-${cell.state}`;
     if (cell.state === "waiting") parts.link.removeAttribute("href");
@@ -73,7 +89,9 @@ export class Grid {
     const curve = (cell.curve || []).filter((v) => typeof v === "number");
     const step = 100 / Math.max(1, curve.length - 1);
     const share = cell.rounds ? cell.round / cell.rounds : 1;
-    const d = curve.map((v, i) => `${i ? "L" : "M"}${(i * step * share).toFixed(1)} ${(29 - 28 * v).toFixed(1)}`).join("");
+    const d = curve
+      .map((v, i) => `${i ? "L" : "M"}${(i * step * share).toFixed(1)} ${(29 - 28 * v).toFixed(1)}`)
+      .join("");
     parts.line.setAttribute("d", d);
   }
 }

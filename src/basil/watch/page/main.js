@@ -8,7 +8,14 @@ import { addToLog, drawLegend, memberRow, Nodes, RING_COLUMNS, WORDS } from "./t
 
 const WINDOW = 10; // rounds that the table and the states look back
 const PLAY = 900; // milliseconds of a round that is played
-const STATES = { waiting: "waiting", running: "live", silent: "no news for a minute", stopped: "stopped", failed: "failed", finished: "finished" };
+const STATES = {
+  waiting: "waiting",
+  running: "live",
+  silent: "no news for a minute",
+  stopped: "stopped",
+  failed: "failed",
+  finished: "finished",
+};
 const RUN_COLUMNS = ["Node", "Kind", "Round", "Lag", "Chose", "Chosen by", "Evidence"];
 
 const ring = new Ring(pick);
@@ -24,7 +31,10 @@ let source = null;
 
 const runName = () => new URLSearchParams(location.hash.slice(1)).get("run") || "";
 const query = (more = {}) => {
-  const words = new URLSearchParams({ ...(runName() ? { run: runName() } : {}), ...more }).toString();
+  const words = new URLSearchParams({
+    ...(runName() ? { run: runName() } : {}),
+    ...more,
+  }).toString();
   return words ? `?${words}` : "";
 };
 
@@ -39,9 +49,12 @@ function connect() {
   };
   source.onerror = () => {
     const closed = source.readyState === EventSource.CLOSED;
-    say(byId("lost"), closed
-      ? "The server does not know this address any more: look for the new one where basil watch runs."
-      : "The server cannot be reached. This page tries again; what it shows is what it knew last.");
+    say(
+      byId("lost"),
+      closed
+        ? "The server does not know this address any more: basil watch prints the new one."
+        : "The server cannot be reached. This page tries again, and shows what it knew last.",
+    );
     byId("lost").hidden = false;
     if (closed) setTimeout(connect, 5000);
   };
@@ -60,7 +73,10 @@ function hear(news) {
   addToLog(news.log);
   if (news.round > at.newest) {
     const now = performance.now();
-    at.pace = Math.max(250, Math.min(2500, (now - at.arrived) / Math.max(1, news.round - at.newest)));
+    at.pace = Math.max(
+      250,
+      Math.min(2500, (now - at.arrived) / Math.max(1, news.round - at.newest)),
+    );
     at.arrived = now;
   }
   at.newest = news.round;
@@ -73,7 +89,10 @@ function hear(news) {
   const empty = !told.nodes;
   byId("empty").hidden = !empty;
   byId("run").hidden = empty;
-  say(byId("empty"), empty ? "Nothing has begun here yet. This page shows it as soon as it does." : "");
+  say(
+    byId("empty"),
+    empty ? "Nothing has begun here yet. This page shows it as soon as it does." : "",
+  );
   wake();
 }
 
@@ -84,7 +103,14 @@ function begin(news) {
   choices = new Map();
   asked = new Set();
   picked = -1;
-  Object.assign(at, { k: kept, t: 0, follows: !kept, plays: false, newest: 0, arrived: performance.now() });
+  Object.assign(at, {
+    k: kept,
+    t: 0,
+    follows: !kept,
+    plays: false,
+    newest: 0,
+    arrived: performance.now(),
+  });
   const many = told.kind === "collection";
   byId("run").hidden = many;
   byId("grid").hidden = !many;
@@ -101,7 +127,9 @@ function begin(news) {
   say(byId("title"), told.title || told.name);
   document.title = `${told.title || told.name} · Basil`;
   byId("settings").replaceChildren(
-    ...told.settings.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))),
+    ...told.settings.map(([name, value]) =>
+      html("div", {}, html("dt", {}, name), html("dd", {}, value)),
+    ),
   );
   curves.begin(told);
   if (told.nodes) ring.begin(told);
@@ -116,7 +144,10 @@ function hearCells(cells) {
   say(byId("state"), STATES[state]);
   byId("state").className = `state state-${state}`;
   byId("empty").hidden = all > 0;
-  say(byId("empty"), all ? "" : "No run has begun here yet. This page shows them as soon as they do.");
+  say(
+    byId("empty"),
+    all ? "" : "No run has begun here yet. This page shows them as soon as they do.",
+  );
 }
 
 // Rounds that this page was not told of, because it opened later or thinned them out.
@@ -127,7 +158,8 @@ async function want(k) {
   try {
     const answer = await fetch(`rounds${query({ first, last: k + 30 })}`);
     if (!answer.ok) return;
-    for (const [round, row] of Object.entries((await answer.json()).choices)) choices.set(Number(round), row);
+    for (const [round, row] of Object.entries((await answer.json()).choices))
+      choices.set(Number(round), row);
     wake();
   } catch {
     asked.clear(); // once the server is back
@@ -218,7 +250,15 @@ function runRows(states) {
     if (states[place] === "gone" || states[place] === "late") evidence.push(WORDS[states[place]]);
     const kind = lies.has(place) ? "Byzantine" : "benign";
     const choice = chose === null ? null : chose < 0 ? "its own" : told.names[chose];
-    return [name, kind, seen ? seen[0] : null, seen ? at.k - seen[0] : null, choice, choices.size ? times[place] : null, evidence.join(", ")];
+    return [
+      name,
+      kind,
+      seen ? seen[0] : null,
+      seen ? at.k - seen[0] : null,
+      choice,
+      choices.size ? times[place] : null,
+      evidence.join(", "),
+    ];
   });
 }
 
@@ -237,7 +277,11 @@ function draw() {
   const states = judged();
   if (states.length < size()) return;
   const onTurn = told.kind === "ring" && at.follows && told.state === "running" ? told.turn : -1;
-  ring.lies = new Set(told.kind === "ring" ? told.members.flatMap((m, place) => (m.lies ? [place] : [])) : told.byzantine);
+  ring.lies = new Set(
+    told.kind === "ring"
+      ? told.members.flatMap((m, place) => (m.lies ? [place] : []))
+      : told.byzantine,
+  );
   ring.draw(choices, at.k, at.t, states, picked, onTurn);
   const rows = told.kind === "ring" ? told.members.map(memberRow) : runRows(states);
   nodes.draw(rows, states, picked);
@@ -250,8 +294,15 @@ function legend(states) {
     const kind = !ring.lies.has(place) ? state : state === "passed" ? "shunned" : "lies";
     count.set(kind, (count.get(kind) || 0) + 1);
   });
-  const names = { ...WORDS, ok: told.kind === "ring" ? "on time" : "benign", lies: told.kind === "ring" ? "lies, for a drill" : "Byzantine", shunned: `Byzantine, ${WORDS.passed}` };
-  const entries = Object.keys(names).filter((kind) => count.has(kind)).map((kind) => [kind, `${names[kind]} (${count.get(kind)})`]);
+  const names = {
+    ...WORDS,
+    ok: told.kind === "ring" ? "on time" : "benign",
+    lies: told.kind === "ring" ? "lies, for a drill" : "Byzantine",
+    shunned: `Byzantine, ${WORDS.passed}`,
+  };
+  const entries = Object.keys(names)
+    .filter((kind) => count.has(kind))
+    .map((kind) => [kind, `${names[kind]} (${count.get(kind)})`]);
   const row = choices.get(at.k) || [];
   const took = row.filter((one, place) => one >= 0 && !ring.lies.has(place));
   const believed = took.filter((one) => ring.lies.has(one)).length;
@@ -259,17 +310,27 @@ function legend(states) {
   if (believed) entries.push(["believed", `chose a Byzantine model (${believed} in this round)`]);
   drawLegend(entries);
   const averages = !choices.size && at.newest > 0 ? " Nobody chooses in this scheme." : "";
-  say(byId("ring-said"), `Round ${at.k}. ${entries.map(([, text]) => text).join(", ")}.${averages}`);
+  say(
+    byId("ring-said"),
+    `Round ${at.k}. ${entries.map(([, text]) => text).join(", ")}.${averages}`,
+  );
 }
 
 function drawSummary() {
   ring.draw(choices, at.k, size(), [], -1, -1);
   const found = choices.get(at.k);
-  const entries = [["ok", `benign (${told.nodes - told.liars})`], ["lies", `Byzantine (${told.liars})`]];
-  if (found) entries.push(["believed", `${found.believed} of ${found.chose} chose a Byzantine model`]);
+  const entries = [
+    ["ok", `benign (${told.nodes - told.liars})`],
+    ["lies", `Byzantine (${told.liars})`],
+  ];
+  if (found)
+    entries.push(["believed", `${found.believed} of ${found.chose} chose a Byzantine model`]);
   if (found && found.away) entries.push(["gone", `gone (${found.away})`]);
   drawLegend(entries);
-  say(byId("ring-said"), `${told.nodes} nodes as a summary. ${entries.map(([, text]) => text).join(", ")}.`);
+  say(
+    byId("ring-said"),
+    `${told.nodes} nodes as a summary. ${entries.map(([, text]) => text).join(", ")}.`,
+  );
 }
 
 // -- what somebody does ------------------------------------------------------------------------

@@ -18,7 +18,14 @@ function layout(rings, count) {
     const y = many ? 0.74 * Math.sin(at) : 0;
     ring.forEach((place, step) => {
       const angle = (2 * Math.PI * step) / ring.length - Math.PI / 2;
-      points[place] = { x: x + size * Math.cos(angle), y: y + size * Math.sin(angle), angle, cx: x, cy: y, size };
+      points[place] = {
+        x: x + size * Math.cos(angle),
+        y: y + size * Math.sin(angle),
+        angle,
+        cx: x,
+        cy: y,
+        size,
+      };
     });
     return { x, y, size };
   });
@@ -32,7 +39,8 @@ function curve(a, b) {
   const pull = 1 - Math.min(0.85, 0.15 + 0.6 * far);
   const x = middle.x + ((a.x + b.x) / 2 - middle.x) * pull;
   const y = middle.y + ((a.y + b.y) / 2 - middle.y) * pull;
-  return `M${a.x.toFixed(3)} ${a.y.toFixed(3)}Q${x.toFixed(3)} ${y.toFixed(3)} ${b.x.toFixed(3)} ${b.y.toFixed(3)}`;
+  const at = (x, y) => `${x.toFixed(3)} ${y.toFixed(3)}`;
+  return `M${at(a.x, a.y)}Q${at(x, y)} ${at(b.x, b.y)}`;
 }
 
 export class Ring {
@@ -52,7 +60,8 @@ export class Ring {
     const { points, circles } = layout(told.rings, count);
     this.points = points;
     this.lies = new Set(told.byzantine);
-    for (const { x, y, size } of circles) this.root.append(svg("circle", { class: "rim", cx: x, cy: y, r: size }));
+    for (const { x, y, size } of circles)
+      this.root.append(svg("circle", { class: "rim", cx: x, cy: y, r: size }));
     this.edges = [];
     for (let age = KEPT - 1; age >= 0; age -= 1) {
       for (const kind of ["honest", "lie"]) {
@@ -64,7 +73,13 @@ export class Ring {
     this.now = svg("path", { class: "edge now" });
     this.halo = svg("circle", { class: "halo", r: 0, visibility: "hidden" });
     this.root.append(this.now, this.halo);
-    const r = Math.max(0.007, Math.min(0.062, ((told.rings.length > 1 ? 1.4 : 2.1) * circles[0].size) / (count / told.rings.length)));
+    const r = Math.max(
+      0.007,
+      Math.min(
+        0.062,
+        ((told.rings.length > 1 ? 1.4 : 2.1) * circles[0].size) / (count / told.rings.length),
+      ),
+    );
     this.root.style.setProperty("--r", `${r}px`);
     this.root.style.setProperty("--w", Math.max(0.35, Math.min(1, 45 / count)));
     this.halo.setAttribute("r", (r * 1.75).toFixed(4));
@@ -73,17 +88,35 @@ export class Ring {
   }
 
   node(point, place, r, count) {
-    const group = svg("g", { class: "node", transform: `translate(${point.x.toFixed(4)} ${point.y.toFixed(4)})` });
+    const group = svg("g", {
+      class: "node",
+      transform: `translate(${point.x.toFixed(4)} ${point.y.toFixed(4)})`,
+    });
     const side = r * 1.7;
+    const arm = r * 0.6;
     const shapes = [
       svg("circle", { class: "dot", r }),
-      svg("rect", { class: "diamond", x: -side / 2, y: -side / 2, width: side, height: side, transform: "rotate(45)" }),
-      svg("path", { class: "cross", d: `M${-r * 0.6} ${-r * 0.6}L${r * 0.6} ${r * 0.6}M${r * 0.6} ${-r * 0.6}L${-r * 0.6} ${r * 0.6}` }),
+      svg("rect", {
+        class: "diamond",
+        x: -side / 2,
+        y: -side / 2,
+        width: side,
+        height: side,
+        transform: "rotate(45)",
+      }),
+      svg("path", {
+        class: "cross",
+        d: `M${-arm} ${-arm}L${arm} ${arm}M${arm} ${-arm}L${-arm} ${arm}`,
+      }),
     ];
     group.append(...shapes);
     if (count <= MOST_LABELS) {
       const out = r * 1.75 + 0.05; // beyond the halo
-      const label = svg("text", { x: out * Math.cos(point.angle), y: out * Math.sin(point.angle), class: "label" });
+      const label = svg("text", {
+        x: out * Math.cos(point.angle),
+        y: out * Math.sin(point.angle),
+        class: "label",
+      });
       label.textContent = this.told.names[place].slice(0, 6);
       group.append(label);
     }
@@ -131,7 +164,8 @@ export class Ring {
       const chosen = row[place];
       if (chosen < 0 || this.lies.has(place)) continue;
       if (picked >= 0 && picked !== place && picked !== chosen) continue;
-      if (this.lies.has(chosen) === (kind === "lie")) d += curve(this.points[chosen], this.points[place]);
+      if (this.lies.has(chosen) === (kind === "lie"))
+        d += curve(this.points[chosen], this.points[place]);
     }
     return d;
   }
@@ -142,8 +176,11 @@ export class Ring {
     this.arcs = told.arcs.map((share, number) => {
       const from = (2 * Math.PI * (number + 0.06)) / count - Math.PI / 2;
       const to = (2 * Math.PI * (number + 0.94)) / count - Math.PI / 2;
-      const at = (angle, r) => `${(r * Math.cos(angle)).toFixed(3)} ${(r * Math.sin(angle)).toFixed(3)}`;
-      const d = (r0, r1) => `M${at(from, r0)}A${r0} ${r0} 0 0 1 ${at(to, r0)}L${at(to, r1)}A${r1} ${r1} 0 0 0 ${at(from, r1)}Z`;
+      const at = (angle, r) =>
+        `${(r * Math.cos(angle)).toFixed(3)} ${(r * Math.sin(angle)).toFixed(3)}`;
+      const d = (r0, r1) =>
+        `M${at(from, r0)}A${r0} ${r0} 0 0 1 ${at(to, r0)}` +
+        `L${at(to, r1)}A${r1} ${r1} 0 0 0 ${at(from, r1)}Z`;
       const cut = 1.12 - 0.12 * share;
       this.root.append(svg("path", { class: "arc honest", d: d(1, cut) }));
       if (share > 0) this.root.append(svg("path", { class: "arc lie", d: d(cut, 1.12) }));
@@ -151,7 +188,10 @@ export class Ring {
       return { x: 0.98 * Math.cos(angle), y: 0.98 * Math.sin(angle), angle, cx: 0, cy: 0 };
     });
     this.chords = svg("g");
-    this.root.append(this.chords, svg("text", { class: "middle", y: -0.04 }, `${told.nodes.toLocaleString("en")} nodes`));
+    this.root.append(
+      this.chords,
+      svg("text", { class: "middle", y: -0.04 }, `${told.nodes.toLocaleString("en")} nodes`),
+    );
     this.said = svg("text", { class: "middle small", y: 0.08 });
     this.root.append(this.said);
   }
@@ -162,16 +202,18 @@ export class Ring {
     if (this.drawn === key) return;
     this.drawn = key;
     const edges = (found ? found.edges : []).filter(([from, to]) => from !== to);
-    this.said.textContent = found ? `${found.believed} of ${found.chose} chose a Byzantine model` : "";
+    this.said.textContent = found
+      ? `${found.believed} of ${found.chose} chose a Byzantine model`
+      : "";
     const most = Math.max(1, ...edges.map((edge) => edge[3]));
     const paths = edges.map(([from, to, lie, count]) =>
-        svg("path", {
-          class: `chord ${lie ? "lie" : "honest"}`,
-          d: curve(this.arcs[from], this.arcs[to]),
-          "stroke-width": (0.004 + (0.024 * count) / most).toFixed(4),
-          "stroke-opacity": 0.35 + (0.5 * count) / most,
-        }),
-      );
+      svg("path", {
+        class: `chord ${lie ? "lie" : "honest"}`,
+        d: curve(this.arcs[from], this.arcs[to]),
+        "stroke-width": (0.004 + (0.024 * count) / most).toFixed(4),
+        "stroke-opacity": 0.35 + (0.5 * count) / most,
+      }),
+    );
     this.chords.replaceChildren(...paths);
   }
 }

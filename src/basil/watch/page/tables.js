@@ -15,7 +15,8 @@ export const WORDS = {
   passed: "not chosen for 10 rounds",
 };
 
-const shown = (value) => (value === null || value === undefined || value === "" ? "–" : String(value));
+const shown = (value) =>
+  value === null || value === undefined || value === "" ? "–" : String(value);
 
 export class Nodes {
   constructor(pick) {
@@ -28,7 +29,9 @@ export class Nodes {
   begin(columns) {
     this.columns = columns;
     this.rows = [];
-    this.head.replaceChildren(html("tr", {}, ...columns.map((name) => html("th", { scope: "col" }, name))));
+    this.head.replaceChildren(
+      html("tr", {}, ...columns.map((name) => html("th", { scope: "col" }, name))),
+    );
     this.body.replaceChildren();
   }
 
@@ -40,13 +43,18 @@ export class Nodes {
       const name = `state-${states[place]}${picked === place ? " picked" : ""}`;
       if (root.className !== name) root.className = name;
       const pressed = String(picked === place);
-      if (button.getAttribute("aria-pressed") !== pressed) button.setAttribute("aria-pressed", pressed);
+      if (button.getAttribute("aria-pressed") !== pressed)
+        button.setAttribute("aria-pressed", pressed);
       cells.forEach((cell, column) => say(slots[column], shown(cell)));
     });
   }
 
   row(cells, place) {
-    const button = html("button", { type: "button", class: "plain", "aria-pressed": "false" }, shown(cells[0]));
+    const button = html(
+      "button",
+      { type: "button", class: "plain", "aria-pressed": "false" },
+      shown(cells[0]),
+    );
     button.addEventListener("click", () => this.pick(place));
     const slots = cells.map(() => html("td"));
     const first = html("th", { scope: "row" }, button);
@@ -56,21 +64,39 @@ export class Nodes {
   }
 }
 
-export const RING_COLUMNS = ["Node", "State", "Round", "Lag", "Chose", "Accuracy", "Turn", "Address", "Evidence"];
+export const RING_COLUMNS = [
+  "Node",
+  "State",
+  "Round",
+  "Lag",
+  "Chose",
+  "Accuracy",
+  "Turn",
+  "Address",
+  "Evidence",
+];
 
 export function memberRow(node) {
   const word = node.state === "ok" && node.phase ? node.phase : WORDS[node.state];
   return [
-    node.name, word, node.round, node.lag, node.chose,
+    node.name,
+    word,
+    node.round,
+    node.lag,
+    node.chose,
     node.accuracy === null ? null : percent(node.accuracy),
-    node.turn ? seconds(node.turn) : null, node.address, node.evidence,
+    node.turn ? seconds(node.turn) : null,
+    node.address,
+    node.evidence,
   ];
 }
 
 export function addToLog(lines) {
   const root = byId("log");
   for (const [when, text, tone] of lines) {
-    root.prepend(html("li", { class: tone }, html("span", { class: "when" }, when), html("span", {}, text)));
+    root.prepend(
+      html("li", { class: tone }, html("span", { class: "when" }, when), html("span", {}, text)),
+    );
   }
   while (root.children.length > 300) root.lastChild.remove();
 }
@@ -80,5 +106,9 @@ export function drawLegend(entries) {
   const key = JSON.stringify(entries);
   if (root.drawn === key) return;
   root.drawn = key;
-  root.replaceChildren(...entries.map(([kind, text]) => html("li", {}, html("i", { class: kind, "aria-hidden": "true" }), text)));
+  root.replaceChildren(
+    ...entries.map(([kind, text]) =>
+      html("li", {}, html("i", { class: kind, "aria-hidden": "true" }), text),
+    ),
+  );
 }
