@@ -1,11 +1,7 @@
 """Aggregation rules against loops that spell out their formulas, and against byzfl's."""
 
-import importlib
-import importlib.util
 import math
 import statistics
-import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -17,23 +13,9 @@ from torch import Tensor
 
 from basil.protocol.graph import aggregate
 
+from aggregation_helpers import apart, same, stacks
+
 quick = settings(max_examples=60, deadline=None)
-
-
-@st.composite
-def stacks(draw: Callable[..., Any], least: int = 1) -> tuple[Tensor, Tensor]:
-    m, d = draw(st.integers(least, 9)), draw(st.integers(1, 6))
-    seed = draw(st.integers(0, 10**6))
-    numbers = torch.randn(m + 1, d, generator=torch.Generator().manual_seed(seed))
-    return numbers[0], numbers[1:]
-
-
-def apart(a: list[float], b: list[float]) -> float:
-    return math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
-
-
-def same(found: Tensor, expected: list[float]) -> bool:
-    return torch.allclose(found, torch.tensor(expected), atol=1e-5)
 
 
 @quick
@@ -171,22 +153,6 @@ def test_garbage_is_never_used(rule: Callable[[Tensor, Tensor], Tensor], value: 
         found = rule(own, stack)
         assert found.isfinite().all()
     assert rule(own, models).abs().max() <= 0.5
-
-
-@pytest.fixture(scope="module")
-def byzfl() -> Any:
-    """byzfl's aggregators alone: the package itself imports torchvision, which we do without."""
-    spec = importlib.util.find_spec("byzfl")
-    if spec is None or spec.submodule_search_locations is None:
-        pytest.skip("byzfl is not installed")
-    package = types.ModuleType("byzfl")
-    package.__path__ = list(spec.submodule_search_locations)
-    sys.modules["byzfl"] = package
-    try:
-        yield importlib.import_module("byzfl.aggregators")
-    finally:
-        for name in [name for name in sys.modules if name.split(".")[0] == "byzfl"]:
-            del sys.modules[name]
 
 
 @pytest.mark.parametrize("seed", range(20))

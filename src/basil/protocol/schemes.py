@@ -9,7 +9,9 @@ from basil.protocol.graph.balance import balance
 from basil.protocol.graph.bridge import bridge, bridge_median
 from basil.protocol.graph.clipped_gossip import clipped_gossip
 from basil.protocol.graph.g_plain import g_plain
+from basil.protocol.graph.ios import ios
 from basil.protocol.graph.nna import nna
+from basil.protocol.graph.robust_gossip import cs_plus, gts
 from basil.protocol.graph.ubar import ubar
 from basil.protocol.requests import Protocol
 from basil.table import Table
@@ -28,7 +30,10 @@ GRAPH_SCHEMES: Schemes = {
     "bridge": bridge,
     "bridge-median": bridge_median,
     "clipped-gossip": clipped_gossip,
+    "cs+": cs_plus,
+    "gts": gts,
     "nna": nna,
+    "ios": ios,
     "balance": balance,
 }
 LOCAL_SCHEMES: Schemes = {"local": local}  # nobody is connected

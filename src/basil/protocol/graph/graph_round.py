@@ -94,11 +94,14 @@ class RoundInput:
         momentum = self.memory["momentum"] = beta * last + (1 - beta) * gradient
         return model - self.rate * momentum
 
-    def aggregate(self, rule: Callable[[Tensor, Tensor], Tensor], distances: bool = False) -> Step:
-        """What a rule makes of one's own and the neighbours' models; one's own, if one is alone."""
+    def aggregate(self, rule: Callable[[Tensor, Tensor], Tensor], distances: int = 0) -> Step:
+        """What a rule makes of one's own and the neighbours' models; one's own, if one is alone.
+
+        distances: how many of them to each neighbour it takes.
+        """
         if not self.senders:
             return self.own
-        count = len(self.senders) if distances else 0
+        count = distances * len(self.senders)
         made: Tensor = yield Combine(partial(rule, self.own, self.models), count, averages=1)
         return made
 
