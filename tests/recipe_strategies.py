@@ -10,6 +10,7 @@ from basil.data import DATASETS, PARTITIONS
 from basil.data.sensitive import SENSITIVE
 from basil.learning.models import MODELS
 from basil.learning.schedule import SCHEDULES
+from basil.protocol.graph.mixing import MIXINGS
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import NO_ATTACK, parse
@@ -98,7 +99,7 @@ def recipes(draw):
         "attack": attack,
         "sharing": draw(chosen(sensitive=SENSITIVE, fault=FAULTS))
         | {"opening": draw(st.booleans()), "public": draw(st.floats(0, 1))},
-        "graph": draw(chosen(name=GRAPHS, weights=WEIGHTS)),
+        "graph": draw(chosen(name=GRAPHS, weights=WEIGHTS, mixing=MIXINGS)),
         "time": {"forward": draw(seconds), "distance": draw(seconds), "megabits": draw(positive)},
         "record": {"models": draw(st.booleans()), "checkpoint": draw(not_negative)},
     }

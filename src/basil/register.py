@@ -21,6 +21,7 @@ from basil.learning.metrics import HIGHER, METRICS
 from basil.learning.models import LOSSES, MODELS
 from basil.learning.optimizers import OPTIMIZERS
 from basil.learning.schedule import SCHEDULES
+from basil.protocol.graph.mixing import MIXINGS
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import GRAPH, NOTHING, POOL, RING, RINGS, SCHEMES
 from basil.table import Table, states
@@ -62,6 +63,11 @@ def graph(name: str, random: bool = False) -> Callable[[F], F]:
 def weights(name: str) -> Callable[[F], F]:
     """Weights on a graph, (graph, node) -> weight of each neighbour."""
     return _into(WEIGHTS, name)
+
+
+def mixing(name: str) -> Callable[[F], F]:
+    """A pre-aggregation, (node, *, options) -> a generator from a RoundInput to another."""
+    return _into(MIXINGS, name)
 
 
 def partition(name: str) -> Callable[[F], F]:

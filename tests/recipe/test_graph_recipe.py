@@ -7,6 +7,7 @@ import pytest
 
 from basil.cli import main
 from basil.errors import UserError
+from basil.protocol.graph.mixing import MIXINGS
 from basil.protocol.schemes import SCHEMES
 from basil.recipe import load, parse, to_toml, vary
 from basil.topology import GRAPHS, WEIGHTS
@@ -54,7 +55,7 @@ def test_mistakes_are_said(section: str, values: dict[str, Any], sentence: str) 
 
 
 def test_graphs_and_weights_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    for what, table in (("graphs", GRAPHS), ("weights", WEIGHTS)):
+    for what, table in (("graphs", GRAPHS), ("weights", WEIGHTS), ("mixings", MIXINGS)):
         assert main(["list", what]) == 0
         printed = capsys.readouterr().out
         assert all(name in printed for name in table)

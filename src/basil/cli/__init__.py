@@ -26,6 +26,7 @@ KINDS = (
     "rules",
     "graphs",
     "weights",
+    "mixings",
     "partitions",
     "sensitive",
     "faults",

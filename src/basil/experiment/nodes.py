@@ -10,6 +10,7 @@ from basil.attack import Knowledge, View, adversary
 from basil.experiment.options import options_of
 from basil.experiment.setup import Setup
 from basil.learning.pool import Batch
+from basil.protocol.graph.mixing import MIXINGS
 from basil.protocol.node import GraphPlace, GroupPlace, Node, RingPlace
 from basil.protocol.requests import Protocol
 from basil.protocol.schemes import SCHEMES
@@ -52,7 +53,7 @@ def node_of(
 ) -> Node:
     """What this node knows."""
     recipe, seed, participants = setup.recipe, setup.recipe.seed, setup.participants
-    graph = participants.graph
+    graph, mixing = participants.graph, options_of(recipe.graph, MIXINGS, "mixing")
     return Node(
         id=node,
         rounds=recipe.scheme.rounds,
@@ -76,6 +77,8 @@ def node_of(
             neighbours=graph.neighbours[node] if graph else (),
             weights=participants.weights(node) if graph else {},
             byzantine=recipe.ring.byzantine,
+            mixing=partial(MIXINGS[recipe.graph.mixing], **mixing),
+            seed=seed,
         ),
         start=now,
         state=state,

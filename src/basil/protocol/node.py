@@ -41,6 +41,9 @@ class GraphPlace:
     neighbours: tuple[int, ...] = ()
     weights: Mapping[int, float] = field(default_factory=dict)  # W_ij; the rest is W_ii
     byzantine: int = 0  # b: how many Byzantine nodes there may be among all
+    # What is done to models before they are combined: from this node to a function of what it heard
+    mixing: Callable[["Node"], Any] | None = None
+    seed: int = 0  # the run's: for what the nodes of a graph draw
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from basil.learning.metrics import METRICS
 from basil.learning.models import LOSSES, MODELS
 from basil.learning.optimizers import OPTIMIZERS
 from basil.learning.schedule import SCHEDULES
+from basil.protocol.graph.mixing import MIXINGS
 from basil.protocol.numbering import RING, STAGES
 from basil.protocol.rules import RULES
 from basil.protocol.schemes import RINGS, SCHEMES, runs_on
@@ -65,7 +66,8 @@ class GraphPart:
     """Who is connected to whom, for schemes that work on a graph (App. H-B)."""
 
     name: str = "erdos-renyi"
-    weights: str = "uniform"  # with which g-plain and clipped-gossip mix
+    weights: str = "uniform"  # with which g-plain, gossip and ios mix
+    mixing: str = "none"  # what is done to models before a rule combines them
     options: Options = field(default_factory=dict)
 
 
@@ -227,7 +229,7 @@ SECTIONS: dict[str, type[Any]] = {
 # Which tables a section's extra options come from: (key that names the entry, table).
 OPTION_TABLES: dict[str, list[tuple[str, Table[Any]]]] = {
     "data": [("dataset", DATASETS), ("partition", PARTITIONS)],
-    "graph": [("name", GRAPHS), ("weights", WEIGHTS)],
+    "graph": [("name", GRAPHS), ("weights", WEIGHTS), ("mixing", MIXINGS)],
     "sharing": [("sensitive", SENSITIVE), ("fault", FAULTS)],
     "scheme": [("name", SCHEMES), ("rule", RULES)],
     "learning": [

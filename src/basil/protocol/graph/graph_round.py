@@ -48,6 +48,7 @@ class RoundInput:
     bodies: tuple[Tensor, ...]  # their models, as they were received
     batches: tuple[Batch, ...]
     memory: dict[str, Any] = field(default_factory=dict)  # the scheme's own, from round to round
+    groups: tuple[tuple[int, ...], ...] = ()  # whose models each body is the mean of; (): one's
 
     @cached_property
     def models(self) -> Tensor:
@@ -63,8 +64,10 @@ class RoundInput:
         """W_ij for each sender; what is missing is shared out among those that are here."""
         given = self.node.on_graph.weights
         own = 1 - sum(given.values())
-        total = own + sum(given[j] for j in self.senders)
-        return self.own.new_tensor([given[j] / total for j in self.senders])
+        groups = self.groups or [(j,) for j in self.senders]
+        shares = [sum(given[j] for j in group) for group in groups]
+        total = own + sum(shares)
+        return self.own.new_tensor([share / total for share in shares])
 
     def train(self, model: Tensor) -> Step:
         """The local update, eq. (2), from this model."""
@@ -132,6 +135,7 @@ class GraphMember:
     def __init__(self, node: Node, scheme: Scheme) -> None:
         self.node = node
         self.scheme = scheme
+        self.mixing = node.on_graph.mixing and node.on_graph.mixing(node)
         self.neighbours = frozenset(node.on_graph.neighbours)
         saved = node.state
         self.state = State(node.initial_model) if saved is None else restored(State, saved)
@@ -155,6 +159,8 @@ class GraphMember:
         bodies = tuple(here[j] for j in senders)
         memory = state.memory.copy()
         heard = RoundInput(self.node, k, state.model, senders, bodies, batches, memory)
+        if self.mixing and senders:
+            heard = yield from self.mixing(heard)
         state.model = yield from self.scheme(heard)
         state.memory = memory
         yield Record(k, state.model)
