@@ -121,6 +121,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "stale",
         {"graph": {"p": 0.5, "weights": "metropolis"}},
     ),
+    "who pulls from whom": ("rpel", "sign-flip", {"scheme": {"pull": 3, "rounds": 6}}),
+    "buckets are drawn": ("gts", "ipm", {"graph": {"p": 0.8, "mixing": "bucketing"}}),
     "centralised": ("centralised", "gaussian", {}),
     "local": ("local", "gaussian", {}),
 }

@@ -11,7 +11,7 @@ from basil.experiment.options import options_of
 from basil.experiment.setup import Setup
 from basil.learning.pool import Batch
 from basil.protocol.graph.mixing import MIXINGS
-from basil.protocol.node import GraphPlace, GroupPlace, Node, RingPlace
+from basil.protocol.node import NO_GRAPH, GraphPlace, GroupPlace, Node, RingPlace
 from basil.protocol.requests import Protocol
 from basil.protocol.schemes import SCHEMES
 
@@ -75,6 +75,7 @@ def node_of(
         ),
         on_graph=GraphPlace(
             neighbours=graph.neighbours[node] if graph else (),
+            graph=graph or NO_GRAPH,
             weights=participants.weights(node) if graph else {},
             byzantine=recipe.ring.byzantine,
             mixing=partial(MIXINGS[recipe.graph.mixing], **mixing),

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from basil.learning.pool import Batch
 from basil.protocol.rules import Rule
-from basil.topology import Grouping, Ring
+from basil.topology import Graph, Grouping, Ring
+
+NO_GRAPH = Graph(())
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,7 @@ class GraphPlace:
     neighbours: tuple[int, ...] = ()
     weights: Mapping[int, float] = field(default_factory=dict)  # W_ij; the rest is W_ii
     byzantine: int = 0  # b: how many Byzantine nodes there may be among all
+    graph: Graph = NO_GRAPH  # who is connected to whom is no secret
     # What is done to models before they are combined: from this node to a function of what it heard
     mixing: Callable[["Node"], Any] | None = None
     seed: int = 0  # the run's: for what the nodes of a graph draw

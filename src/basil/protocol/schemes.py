@@ -12,6 +12,7 @@ from basil.protocol.graph.g_plain import g_plain
 from basil.protocol.graph.ios import ios
 from basil.protocol.graph.nna import nna
 from basil.protocol.graph.robust_gossip import cs_plus, gts
+from basil.protocol.graph.rpel import rpel
 from basil.protocol.graph.ubar import ubar
 from basil.protocol.requests import Protocol
 from basil.table import Table
@@ -35,6 +36,7 @@ GRAPH_SCHEMES: Schemes = {
     "nna": nna,
     "ios": ios,
     "balance": balance,
+    "rpel": rpel,
 }
 LOCAL_SCHEMES: Schemes = {"local": local}  # nobody is connected
 POOLED_SCHEMES: Schemes = {"centralised": centralised}  # one node holds all benign data

@@ -112,9 +112,23 @@ class RoundInput:
 Scheme: TypeAlias = Callable[[RoundInput], Step]
 
 
-def gossip(node: Node, scheme: Scheme) -> Protocol:
-    """One node's part in a graph; `scheme` makes the next model of what was heard."""
-    return GraphMember(node, scheme).run()
+@dataclass(frozen=True)
+class Partners:
+    """Who a node sends to in a round, and who it hears."""
+
+    to: tuple[int, ...]
+    sources: frozenset[int]
+    ahead: int = AHEAD
+
+
+def gossip(
+    node: Node, scheme: Scheme, partners: Callable[[int], Partners] | None = None
+) -> Protocol:
+    """One node's part in a graph; `scheme` makes the next model of what was heard.
+
+    partners: from the round; without it, always all neighbours.
+    """
+    return GraphMember(node, scheme, partners).run()
 
 
 @dataclass(eq=False)
@@ -132,11 +146,15 @@ class State:
 class GraphMember:
     """One node on a graph."""
 
-    def __init__(self, node: Node, scheme: Scheme) -> None:
+    def __init__(
+        self, node: Node, scheme: Scheme, partners: Callable[[int], Partners] | None = None
+    ) -> None:
         self.node = node
         self.scheme = scheme
         self.mixing = node.on_graph.mixing and node.on_graph.mixing(node)
         self.neighbours = frozenset(node.on_graph.neighbours)
+        everybody = Partners(node.on_graph.neighbours, self.neighbours)
+        self.partners = partners or (lambda k: everybody)
         saved = node.state
         self.state = State(node.initial_model) if saved is None else restored(State, saved)
 
@@ -151,7 +169,7 @@ class GraphMember:
     def _take_round(self, k: int) -> Protocol:
         state = self.state
         if state.sent is None:
-            state.sent = yield Send(self.node.on_graph.neighbours, k, state.model)
+            state.sent = yield Send(self.partners(k).to, k, state.model)
             yield Checkpoint(k, kept(state))
         batches = self.node.draw(k)
         here = yield from self._gather(k, state.sent)
@@ -175,10 +193,10 @@ class GraphMember:
         itself: it is given twice the patience, so that silence does not spread.  One that was
         silent already is given it once, and costs that every round.
         """
-        state = self.state
+        state, partners = self.state, self.partners(k)
         heard = {j for (_, j) in state.early}
         # Neighbours that may still send a model of round k: not those that are past it.
-        waited_for = set(self.neighbours - {j for (r, j) in state.early if r >= k})
+        waited_for = set(partners.sources - {j for (r, j) in state.early if r >= k})
         while waited_for:
             hopeful = any(j in state.spoke or j in heard for j in waited_for)
             arrival = yield Receive(sent + (2 if hopeful else 1) * self.node.patience)
@@ -187,12 +205,13 @@ class GraphMember:
             if arrival.sender not in self.neighbours or not isinstance(arrival.body, Tensor):
                 continue
             heard.add(arrival.sender)  # a model of a past round, too, is a sign of life
-            if k <= arrival.round <= k + AHEAD:
+            awaited = k <= arrival.round <= k + partners.ahead
+            if awaited and arrival.sender in self.partners(arrival.round).sources:
                 waited_for.discard(arrival.sender)
                 state.early.setdefault((arrival.round, arrival.sender), arrival.body)
         here = {j: model for (r, j), model in state.early.items() if r == k}
         state.early = {(r, j): model for (r, j), model in state.early.items() if r > k}
-        state.spoke = frozenset(heard)
+        state.spoke = (state.spoke - partners.sources) | heard
         return here
 
 
