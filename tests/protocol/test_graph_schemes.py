@@ -122,6 +122,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"graph": {"p": 0.5, "weights": "metropolis"}},
     ),
     "who pulls from whom": ("rpel", "sign-flip", {"scheme": {"pull": 3, "rounds": 6}}),
+    "a lie that is tried out": ("cs+", "optimal-ipm", {}),
     "buckets are drawn": ("gts", "ipm", {"graph": {"p": 0.8, "mixing": "bucketing"}}),
     "centralised": ("centralised", "gaussian", {}),
     "local": ("local", "gaussian", {}),

@@ -71,6 +71,8 @@ class Knowledge:
     shared: dict[str, Any] = field(default_factory=dict)
     colluders: frozenset[int] = frozenset()
     weights: Callable[[int], Mapping[int, float]] = lambda receiver: {}
+    # (receiver, round, its own model, what it is sent) -> what it makes of that; see `outcome`
+    outcome: Callable[[int, int, Tensor, Mapping[int, Tensor]], Tensor | None] | None = None
     received: Numbers = field(default_factory=_no_numbers)
     private: Numbers = field(default_factory=_no_numbers)
     numbering: Numbering = field(default_factory=Numbering)
@@ -132,6 +134,7 @@ def adversary(
                 shape = len(request.models), len(request.batch)
                 answer = Losses(request.models[0].new_zeros(shape))
             case Send(body=Tensor() as honest) if lies(known.numbering.stage(request.round)):
+                benign = (yield Observe()) if attack.omniscient else None
                 view = View(
                     node=node.id,
                     round=request.round,
@@ -147,7 +150,8 @@ def adversary(
                     seed=known.seed,
                     state=memory,
                     shared=known.shared,
-                    benign=(yield Observe()) if attack.omniscient else None,
+                    benign=benign,
+                    **_rehearsal(known, request.round, benign),
                 )
                 lie = yield from attack.lie(view, **options)
                 yield from held
@@ -181,6 +185,16 @@ def _sends(honest: Send, lie: Lie) -> Iterator[Send]:
             yield replace(honest, to=(receiver,), body=lie[receiver])
         if not named:
             yield replace(honest, to=())
+
+
+def _rehearsal(
+    known: Knowledge, k: int, benign: Mapping[int, Tensor] | None
+) -> dict[str, Callable[[int, Mapping[int, Tensor]], Tensor | None]]:
+    """What omniscient attackers can find out about those whose rule needs no samples."""
+    outcome = known.outcome
+    if outcome is None or benign is None:
+        return {}
+    return {"outcome": lambda j, sent: outcome(j, k, benign[j], sent)}
 
 
 def lies_in(k: int, start: int, every: int) -> bool:

@@ -7,6 +7,7 @@ from basil.attack.adaptive import brink, edge, stall
 from basil.attack.adversary import lies_in
 from basil.attack.check import at_least
 from basil.attack.data import backdoor, label_flip
+from basil.attack.distant import min_max, min_sum
 from basil.attack.model import (
     garbage,
     gaussian,
@@ -18,6 +19,7 @@ from basil.attack.model import (
     stale,
 )
 from basil.attack.omniscient import alie, dissensus, ipm, mimic
+from basil.attack.searched import optimal_alie, optimal_dissensus, optimal_ipm, spectral
 from basil.attack.selection import drift, overfit_shared, rank_seeking
 from basil.attack.symmetry import ballast, permute, rescale, shift, twins
 from basil.attack.view import Attack, Lie, Trial, View, declares
@@ -56,6 +58,12 @@ ATTACKS: Table[Attack] = Table(
         "ipm": ipm,
         "mimic": mimic,
         "dissensus": dissensus,
+        "min-max": min_max,
+        "min-sum": min_sum,
+        "optimal-alie": optimal_alie,
+        "optimal-ipm": optimal_ipm,
+        "optimal-dissensus": optimal_dissensus,
+        "spectral": spectral,
         "label-flip": label_flip,
         "backdoor": backdoor,
         "drift": drift,

@@ -52,6 +52,8 @@ class View:
     shared: dict[str, Any]  # what colluders on one machine compute once; lost without harm
     # Omniscient attacks only: what each benign node sent last (x⁰ before it has sent anything).
     benign: Mapping[int, Tensor] | None
+    # What receiver j would make of models that its neighbours send it; None where nobody can tell.
+    outcome: Callable[[int, Mapping[int, Tensor]], Tensor | None] = lambda j, sent: None
     # What can be done to the network's weights without a change of what it computes.
     symmetries: Symmetries = NO_SYMMETRIES
 

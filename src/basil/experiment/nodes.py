@@ -1,12 +1,15 @@
 """What each node of an experiment knows, and the protocol that it follows."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from basil import rng
 from basil.attack import Knowledge, View, adversary
+from basil.attack.rehearsal import outcome
 from basil.experiment.options import options_of
 from basil.experiment.setup import Setup
 from basil.learning.pool import Batch
@@ -26,6 +29,10 @@ def protocol_of(
     assert participants.attack is not None
     shared = setup.shared
     samples = {} if shared is None else shared.known_to(node, setup.node_data.local[node])
+
+    def rehearsed(j: int, k: int, own: Tensor, sent: Mapping[int, Tensor]) -> Tensor | None:
+        return outcome(node_of(setup, j), partial(_scheme, setup), k, own, sent)
+
     known = Knowledge(
         setup.compute.layout,
         setup.recipe.seed,
@@ -34,6 +41,7 @@ def protocol_of(
         participants.weights,
         numbering=setup.numbering,
         symmetries=setup.compute.symmetries,
+        outcome=rehearsed if participants.graph else None,
         **samples,
     )
     return adversary(place, partial(_scheme, setup), participants.attack, known)

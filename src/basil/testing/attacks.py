@@ -33,6 +33,7 @@ def view(
     colluders: frozenset[int] = frozenset({1}),
     weights: Mapping[int, Mapping[int, float]] | None = None,
     symmetries: Symmetries = NO_SYMMETRIES,
+    outcome: Callable[[int, Mapping[int, Tensor]], Tensor | None] = lambda j, sent: None,
 ) -> View:
     """A turn of node 1; benign models given as a list belong to nodes 10, 11, …"""
     if isinstance(benign, list):
@@ -55,6 +56,7 @@ def view(
         shared={},
         benign=benign,
         symmetries=symmetries,
+        outcome=outcome,
     )
 
 
