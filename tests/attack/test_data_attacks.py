@@ -54,6 +54,19 @@ def test_only_byzantine_nodes_train_on_flipped_labels() -> None:
             assert np.array_equal(y, 9 - true_y if lies else true_y)
 
 
+def test_sybils_train_on_the_samples_of_one_of_them() -> None:
+    lab, honest = experiment({"name": "sybils"}), experiment({"name": "none"})
+    first, second = sorted(lab.participants.byzantine)
+    owned = set(honest.node_data.local[first].tolist())
+    true = {DIGITS.train.x[i].tobytes(): int(DIGITS.train.y[i]) for i in owned}
+    pool = lab.compute.pool
+    for node in (first, second):
+        mine = torch.from_numpy(lab.node_data.poisoned[node])
+        assert len(mine) == len(lab.node_data.local[node])
+        for x, y in zip(pool.x[mine].numpy(), pool.y[mine].tolist(), strict=True):
+            assert y == 9 - true[x.tobytes()]
+
+
 def test_only_the_samples_of_byzantine_nodes_are_copied() -> None:
     lab = experiment({"name": "label-flip"})
     theirs = sum(len(lab.node_data.local[node]) for node in lab.participants.byzantine)

@@ -104,6 +104,32 @@ def test_ipm_has_a_negative_inner_product_with_the_mean_update(
     assert float(sent.norm() / update.norm()) == pytest.approx(epsilon, rel=1e-3)
 
 
+def test_rop_by_hand() -> None:
+    """From (1, 1) all go by (0, 2); the round before by (0, 4): across is (1, 0), 270° is −(1, 0).
+
+    First there is no round before: (1, 1) + (0, 2) − 2 (1, 0).
+    """
+    chosen, memory = torch.ones(2), {"update": torch.tensor([0.0, 4.0])}
+    seen = view(benign=[torch.tensor([1.0, 3.0])], chosen=chosen, layout=PAIR)
+    assert torch.allclose(lie("rop", seen), torch.tensor([-1.0, 3.0]), atol=1e-6)
+    assert torch.equal(seen.state["update"], torch.tensor([0.0, 2.0]))
+    for options, expected in (
+        ({}, [-1.0, 5.0]),  # beside the last update
+        ({"relocation": 0.0, "z": 0.5}, [0.0, 3.0]),  # beside this one, half as far
+        ({"angle": 180.0}, [1.0, 3.0]),  # the last update, and this one's length back
+    ):
+        seen.state.update(memory)
+        found = lie("rop", seen, **options)
+        assert torch.allclose(found, torch.tensor(expected), atol=1e-5)
+
+
+def test_a_free_rider_passes_on_what_it_was_given() -> None:
+    seen = view()
+    assert torch.equal(lie("copy", seen), seen.chosen)
+    disguised = lie("copy", seen, std=0.5) - seen.chosen
+    assert float(disguised.std()) == pytest.approx(0.5, rel=0.3)
+
+
 def test_mimics_copy_one_benign_node_and_all_the_same() -> None:
     benign = dict(zip((10, 11, 12, 13), models(4, 0), strict=True))
     copies = []
@@ -216,6 +242,10 @@ def test_betrayal_is_honest_and_then_is_not() -> None:
         ("ipm", {"epsilon": 0.0}, "epsilon = 0.0: it must be more than 0"),
         ("mimic", {"target": 1}, "target = 1: it must be a benign node: 10, 11"),
         ("dissensus", {"epsilon": -1.0}, "epsilon = -1.0: it must be more than 0"),
+        ("copy", {"std": -1.0}, "std = -1.0: it must be 0 or more"),
+        ("rop", {"z": 0.0}, "z = 0.0: it must be more than 0"),
+        ("rop", {"memory": 1.5}, "memory = 1.5: it must be above 0, up to 1"),
+        ("rop", {"relocation": -1.0}, "relocation = -1.0: it must be 0 or more"),
         ("min-sum", {"direction": "up"}, "direction = 'up': one of std, unit, sign"),
         ("spectral", {"factor": -1.0}, "factor = -1.0: it must be 0 or more"),
         ("optimal-ipm", {"tries": -1}, "tries = -1: it must be 0 or more"),

@@ -141,7 +141,7 @@ WRONG = {
     "[ring]\nnodes = 10\nbyzantine = 10": ["byzantine = 10", "at most 9", "[ring]"],
     "[ring]\nbyzantine = -1": ["byzantine = -1", "0 or more", "[ring]"],
     "[ring]\ndropouts = -1": ["dropouts = -1", "0 or more", "[ring]"],
-    '[ring]\nplacement = "heap"': ["placement = 'heap'", "random, row or rows", "[ring]"],
+    '[ring]\nplacement = "heap"': ["placement = 'heap'", "random, row, rows, degree", "[ring]"],
     "[ring]\nrow = 0": ["row = 0", "more than 0", "[ring]"],
     '[ring]\nplacement = "rows"\nbyzantine = 3\nconnectivity = 1': [
         "placement = 'rows'",

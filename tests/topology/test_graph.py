@@ -63,6 +63,37 @@ def test_erdos_renyi_has_its_probability_and_no_edge_among_byzantine_nodes() -> 
     assert mixed / (67 * 33) == pytest.approx(0.4, abs=0.03)
 
 
+def test_two_worlds_are_two_cliques_with_bridges_and_liars_in_both() -> None:
+    """16 benign nodes, 6 bridges, 1 liar: the graph of Gaucher et al.'s CIFAR-10 runs."""
+    who = people(17, 1)
+    graph = as_networkx(build_graph("two-worlds", who, 0, {"bridges": 6}))
+    (liar,) = who.byzantine
+    assert set(graph[liar]) == set(who.benign)
+    honest = graph.subgraph(who.benign)
+    assert sorted(dict(honest.degree).values()) == [13] * 16  # 7 at home, 6 abroad
+    order = [node for node in who.order if node != liar]
+    here, there = order[:8], order[8:]
+    for half in (here, there):
+        assert honest.subgraph(half).number_of_edges() == 28
+    assert set(honest[here[5]]) - set(here) == {there[i] for i in (5, 6, 7, 0, 1, 2)}
+
+
+def test_a_dumbbell_hangs_by_one_edge() -> None:
+    who = people(10, 3)
+    graph = as_networkx(build_graph("dumbbell", who, 0, {}))
+    (bridge,) = nx.bridges(graph)
+    assert who.byzantine.isdisjoint(bridge)
+    assert graph.number_of_edges() == 10 + 10 + 1
+
+
+def test_neighbours_in_a_plane_are_near() -> None:
+    few = as_networkx(build_graph("random-geometric", people(30), 0, {"radius": 0.3}))
+    many = as_networkx(build_graph("random-geometric", people(30), 0, {"radius": 0.6}))
+    assert few.number_of_edges() < many.number_of_edges()
+    everybody = as_networkx(build_graph("random-geometric", people(30), 0, {"radius": 1.5}))
+    assert everybody.number_of_edges() == 30 * 29 / 2
+
+
 def test_who_lies_changes_no_other_edge() -> None:
     without = set(as_networkx(build_graph("erdos-renyi", people(40), 2, {})).edges)
     with_byzantine = build_graph("erdos-renyi", people(40, 10), 2, {})

@@ -29,10 +29,13 @@ class DataAttack(Attack):
 
     takes = ("samples", "dataset", "draw")
 
-    def __init__(self, poison: Poison, triggered: Poison | None = None) -> None:
+    def __init__(
+        self, poison: Poison, triggered: Poison | None = None, one_for_all: bool = False
+    ) -> None:
         super().__init__(poison, trains=True)
         self.poison = poison
         self.triggered = triggered
+        self.one_for_all = one_for_all  # all Byzantine nodes use the samples of the first of them
 
     def __call__(self, view: View, **options: Any) -> Lie:
         boost: float = options.get("boost", 1.0)
@@ -56,6 +59,8 @@ def poisoned(
     train, places = dataset.train, {}
     made, total = [train], len(train)
     for node, indices in local.items():
+        if attack.one_for_all:
+            indices = np.resize(next(iter(local.values())), len(indices))
         stream = rng.stream(seed, "attack", node, "samples")
         own = Samples(train.x[indices], train.y[indices])
         made.append(attack.poison(own, dataset, stream, **options))
@@ -88,6 +93,25 @@ def _label_flip(
     if source == target:
         raise UserError(f"attack.target = {target}: it must differ from attack.source")
     return Samples(samples.x, np.where(samples.y == source, target, samples.y), samples.fine)
+
+
+def _sybils(
+    samples: Samples,
+    dataset: Dataset,
+    draw: np.random.Generator,
+    *,
+    source: int = -1,
+    target: int = -1,
+    boost: float = 1.0,
+) -> Samples:
+    """Many nodes of one owner: all train on the first one's samples, mislabelled as `label-flip`.
+
+    What they send is alike, and so a majority where honest models differ (Fung, Yoon and
+    Beschastnikh, RAID 2020, "The limitations of federated learning in Sybil settings").
+    boost: x̄ + boost (x − x̄) is sent.
+    """
+    positive("boost", boost)
+    return _label_flip(samples, dataset, draw, source=source, target=target)
 
 
 def _backdoor(
@@ -191,4 +215,5 @@ def _classifies(name: str, dataset: Dataset) -> None:
 
 
 label_flip = DataAttack(_label_flip)
+sybils = DataAttack(_sybils, one_for_all=True)
 backdoor = DataAttack(_backdoor, _backdoor_test)

@@ -6,9 +6,10 @@ from typing import Any
 from basil.attack.adaptive import brink, edge, stall
 from basil.attack.adversary import lies_in
 from basil.attack.check import at_least
-from basil.attack.data import backdoor, label_flip
+from basil.attack.data import backdoor, label_flip, sybils
 from basil.attack.distant import min_max, min_sum
 from basil.attack.model import (
+    copy,
     garbage,
     gaussian,
     hidden,
@@ -18,7 +19,7 @@ from basil.attack.model import (
     silent,
     stale,
 )
-from basil.attack.omniscient import alie, dissensus, ipm, mimic
+from basil.attack.omniscient import alie, dissensus, ipm, mimic, rop
 from basil.attack.searched import optimal_alie, optimal_dissensus, optimal_ipm, spectral
 from basil.attack.selection import drift, overfit_shared, rank_seeking
 from basil.attack.symmetry import ballast, permute, rescale, shift, twins
@@ -54,8 +55,10 @@ ATTACKS: Table[Attack] = Table(
         "silent": silent,
         "stale": stale,
         "garbage": garbage,
+        "copy": copy,
         "alie": alie,
         "ipm": ipm,
+        "rop": rop,
         "mimic": mimic,
         "dissensus": dissensus,
         "min-max": min_max,
@@ -65,6 +68,7 @@ ATTACKS: Table[Attack] = Table(
         "optimal-dissensus": optimal_dissensus,
         "spectral": spectral,
         "label-flip": label_flip,
+        "sybils": sybils,
         "backdoor": backdoor,
         "drift": drift,
         "rank-seeking": rank_seeking,

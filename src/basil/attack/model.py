@@ -6,7 +6,7 @@ Until its first round (`start` in the recipe) a Byzantine node follows the proto
 import torch
 from torch import Tensor
 
-from basil.attack.check import one_of, positive, slot_of
+from basil.attack.check import not_negative, one_of, positive, slot_of
 from basil.attack.distance_cache import DistanceCache
 from basil.attack.view import View, declares
 
@@ -67,6 +67,19 @@ def inverse(view: View, *, scale: float = 1.0) -> Tensor:
     """
     positive("scale", scale)
     return view.chosen - scale * (view.honest - view.chosen)
+
+
+@declares()
+def copy(view: View, *, std: float = 0.0) -> Tensor:
+    """x̄ as it came, with N(0, std²) on every parameter: a free rider that never trains.
+
+    On a ring x̄ is its predecessor's model; on a graph what the rule has made of the neighbours'.
+    """
+    not_negative("std", std)
+    if std == 0:
+        return view.chosen.clone()
+    noise = torch.randn(view.honest.shape, generator=view.generator, device=view.honest.device)
+    return view.chosen + std * noise
 
 
 @declares()

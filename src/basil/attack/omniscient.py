@@ -4,12 +4,13 @@ They were written against servers that average gradients.  Here nodes send model
 publications say "gradient of worker i" it is the model that benign node i sent last.
 """
 
+import math
 from collections.abc import Mapping
 from statistics import NormalDist
 
 from torch import Tensor
 
-from basil.attack.check import not_negative, positive
+from basil.attack.check import not_negative, positive, share_of
 from basil.attack.distance_cache import DistanceCache
 from basil.attack.view import View, declares
 from basil.errors import UserError
@@ -51,6 +52,40 @@ def ipm(view: View, *, epsilon: float = 0.1) -> Tensor:
     """
     positive("epsilon", epsilon)
     return view.chosen - epsilon * (mean_of_benign(view) - view.chosen)
+
+
+@declares(omniscient=True, trains=True)
+def rop(
+    view: View,
+    *,
+    z: float = 1.0,
+    relocation: float = 1.0,
+    memory: float = 0.9,
+    angle: float = 270.0,
+) -> Tensor:
+    """x̄ + π m + (1 − π) u + z ‖u‖ p: beside last round's mean update, at an angle to where all go.
+
+    u = μ − x̄ is the mean benign update, m that of the round before, π = `relocation`.  p is the
+    vector of ones made orthogonal to λ m + (1 − λ) u (λ = `memory`), then turned by `angle` degrees
+    from that: 180 is against it, 90 and 270 are across it.  Relocated orthogonal perturbation
+    (Özfatura, Özfatura, Küpçü and Gündüz, arXiv 2208.09894), which centred clipping does not see.
+    Defaults of their code (CRYPTO-KU/FL-Byzantine-Library, Attacks/rop.py, config/attack.py), but
+    for z: there it is a length in gradients, here in lengths of the mean update.
+    """
+    positive("z", z)
+    share_of("memory", memory)
+    not_negative("relocation", relocation)
+    update = mean_of_benign(view) - view.chosen
+    last = view.state.get("update", update)
+    view.state["update"] = update
+    ahead = memory * last + (1 - memory) * update
+    ahead = (ahead / ahead.norm()).nan_to_num(0.0)
+    across = 1 - ahead.sum() * ahead
+    across = (across / across.norm()).nan_to_num(0.0)
+    turned = math.sin(math.radians(angle)) * across + math.cos(math.radians(angle)) * ahead
+    place = view.chosen + relocation * last + (1 - relocation) * update
+    lie: Tensor = place + z * update.norm() * turned
+    return lie
 
 
 @declares(omniscient=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from basil import rng
@@ -14,6 +14,7 @@ from basil.recipe import NO_ATTACK, Event, Recipe
 from basil.recipe.schema import AttackPart
 from basil.theory import disconnected
 from basil.topology import (
+    CENTRALITIES,
     GRAPHS,
     WEIGHTS,
     Graph,
@@ -155,8 +156,11 @@ def _placed(recipe: Recipe) -> Participants:
     if runs_on(recipe.scheme.name) == GRAPH:
         options = options_of(recipe.graph, GRAPHS, "name")
         people = Population(ring.order, byzantine)
-        graph = build_graph(recipe.graph.name, people, recipe.seed, options)
-        return replace(everybody, graph=graph)
+        placed = None
+        if byzantine and recipe.ring.placement in CENTRALITIES:
+            placed = partial(_most_central, recipe, _by_chance(recipe))
+        graph = build_graph(recipe.graph.name, people, recipe.seed, options, placed)
+        return replace(everybody, graph=graph, byzantine=graph.byzantine)
     return everybody
 
 
@@ -175,7 +179,7 @@ def _arm(recipe: Recipe, part: AttackPart) -> ArmedAttack | None:
 def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
     """b nodes at random, or b in a row on the ring (the worst case, §III-A), or in rows.
 
-    Without an attack nobody does.
+    Without an attack nobody does.  By how central they are, only on a graph, when that is drawn.
     """
     N, b = recipe.ring.nodes, recipe.ring.byzantine
     if recipe.attack.name == NO_ATTACK or b == 0:
@@ -185,4 +189,17 @@ def choose_byzantine(recipe: Recipe, ring: Ring) -> frozenset[int]:
         return frozenset(ring.ahead(int(stream.integers(N)), b))
     if recipe.ring.placement == "rows":
         return frozenset(ring.order[p] for p in in_rows(N, b, recipe.row, stream))
-    return frozenset(int(i) for i in stream.permutation(N)[:b])
+    return frozenset(_by_chance(recipe)[:b])
+
+
+def _most_central(recipe: Recipe, order: list[int], graph: Any) -> frozenset[int]:
+    """Of equally central ones, those that chance would have taken."""
+    scores = CENTRALITIES[recipe.ring.placement](graph)
+    ranked = sorted(order, key=lambda node: -round(scores[node], 9))
+    return frozenset(ranked[: recipe.ring.byzantine])
+
+
+def _by_chance(recipe: Recipe) -> list[int]:
+    """All nodes in an order whose first b are Byzantine, if nothing else decides."""
+    stream = rng.stream(recipe.seed, "byzantine")
+    return [int(i) for i in stream.permutation(recipe.ring.nodes)]

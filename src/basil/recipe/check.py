@@ -9,6 +9,7 @@ from basil.errors import UserError
 from basil.protocol.numbering import RING, STAGES
 from basil.protocol.schemes import RINGS, runs_on
 from basil.recipe.schema import MEASURED, Event, Recipe, away_in
+from basil.topology import CENTRALITIES
 
 Fault = tuple[str, str]  # section, sentence
 SLOWEST = 1e-30  # megabits: a model is underway for a finite time
@@ -97,8 +98,10 @@ def _ring_faults(recipe: Recipe) -> Iterator[Fault]:
         has = f"{n - 1} predecessor{'s' * (n > 2)}"
         rings = f" ({recipe.groups} groups of {N} nodes)" if recipe.groups > 1 else ""
         yield "ring", f"connectivity = {S}: a ring of {n} nodes has only {has}{rings}"
-    if ring.placement not in ("random", "row", "rows"):
-        yield "ring", f"placement = {ring.placement!r:.60}: it must be random, row or rows"
+    placements = ("random", "row", "rows", *CENTRALITIES)
+    if ring.placement not in placements:
+        known = ", ".join(placements)
+        yield "ring", f"placement = {ring.placement!r:.60}: it must be one of {known}"
     yield from _not_positive("ring", ring, "row")
     if ring.placement == "rows":
         yield from (("ring", fault) for fault in _row_faults(recipe))

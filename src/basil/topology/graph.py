@@ -4,7 +4,8 @@ networkx is no further burden on the compute core: torch itself requires it.  It
 there is a graph: that takes half a second, and rings have none.
 """
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -44,6 +45,7 @@ class Graph:
 
     neighbours: tuple[tuple[int, ...], ...]
     redraws: int = 0
+    byzantine: frozenset[int] = frozenset()
 
     def degree(self, node: int) -> int:
         return len(self.neighbours[node])
@@ -53,12 +55,23 @@ class Graph:
         return [len(mine) for mine in self.neighbours]
 
 
-def build_graph(name: str, people: Population, seed: int, options: dict[str, Any]) -> Graph:
+Placement: TypeAlias = Callable[["nx.Graph"], frozenset[int]]
+
+
+def build_graph(
+    name: str,
+    people: Population,
+    seed: int,
+    options: dict[str, Any],
+    placed: Placement | None = None,
+) -> Graph:
     """The graph of this name in which the benign nodes are connected among themselves.
 
     Byzantine nodes may pass nothing on, so a path through one of them is none.  A random graph that
     is cut is drawn again, each time from the next numbered stream: every node that knows the seed
     arrives at the same one.
+
+    placed: who is Byzantine, from the graph as it would be if nobody was.
     """
     import networkx as nx
 
@@ -66,14 +79,20 @@ def build_graph(name: str, people: Population, seed: int, options: dict[str, Any
     draws = MOST_DRAWS if getattr(construct, "random", False) else 1  # worth another
     fault = ""
     for number in range(draws):
-        stream = rng.stream(seed, "graph", number)
-        graph = nx.Graph()
-        graph.add_nodes_from(range(people.size))
-        graph.add_edges_from(construct(people, stream, **options))
+
+        def drawn(people: Population, number: int = number) -> nx.Graph:
+            graph = nx.Graph()
+            graph.add_nodes_from(range(people.size))
+            graph.add_edges_from(construct(people, rng.stream(seed, "graph", number), **options))
+            return graph
+
+        if placed is not None:
+            people = Population(people.order, placed(drawn(Population(people.order))))
+        graph = drawn(people)
         fault = _fault(graph, people)
         if not fault:
             neighbours = tuple(tuple(sorted(graph.adj[i])) for i in range(people.size))
-            return Graph(neighbours, redraws=number)
+            return Graph(neighbours, number, people.byzantine)
     if draws > 1:
         raise UserError(
             f"graph.name = {name!r}: in {draws} draws {fault}; it needs more edges"
@@ -162,6 +181,54 @@ def complete(people: Population, stream: np.random.Generator) -> Edges:
     return [(i, j) for i in range(people.size) for j in range(i + 1, people.size)]
 
 
+def two_worlds(people: Population, stream: np.random.Generator, *, bridges: int = 1) -> Edges:
+    """Two cliques of benign nodes with `bridges` edges from each to the other; liars everywhere.
+
+    Node i of the first half is connected to nodes i, i + 1, …, i + bridges − 1 of the second, in a
+    circle.  Each Byzantine node is connected to all benign ones (Gaucher, Dieuleveut and Hendrikx
+    2025, arXiv 2410.10418: `two_worlds` in their topology.py, with `topology-hyper`).
+    """
+    half = len(people.benign) // 2
+    if half and not 1 <= bridges <= half:
+        raise UserError(
+            f"graph.bridges = {bridges}: with {len(people.benign)} benign nodes 1 to {half} lead"
+            " from each node of one half to the other"
+        )
+    places = [node for node in people.order if node not in people.byzantine]
+    here, there = places[:half], places[half:]
+    found = _cliques(here, there)
+    found += [(here[i], there[(i + k) % half]) for i in range(half) for k in range(bridges)]
+    return found + [(liar, node) for liar in sorted(people.byzantine) for node in places]
+
+
+def dumbbell(people: Population, stream: np.random.Generator) -> Edges:
+    """Two cliques, liars among them, that one edge between two benign nodes joins.
+
+    (He, Karimireddy and Jaggi 2022, "Byzantine-robust decentralized learning via ClippedGossip".)
+    """
+    half = people.size // 2
+    here, there = people.order[:half], people.order[half:]
+    ends = [next((j for j in part if j not in people.byzantine), None) for part in (here, there)]
+    joint = [(ends[0], ends[1])] if ends[0] is not None and ends[1] is not None else []
+    return _cliques(here, there) + joint
+
+
+@states(random=True)
+def random_geometric(
+    people: Population, stream: np.random.Generator, *, radius: float = 0.5
+) -> Edges:
+    """Nodes at random places of a unit square; those within `radius` of each other are connected."""
+    if not radius > 0:
+        raise UserError(f"graph.radius = {radius}: it must be more than 0")
+    places = stream.random((people.size, 2))
+    apart = np.linalg.norm(places[:, None] - places, axis=2)
+    return [(int(i), int(j)) for i, j in np.argwhere(apart <= radius) if i < j]
+
+
+def _cliques(*groups: Sequence[int]) -> list[tuple[int, int]]:
+    return [pair for group in groups for pair in itertools.combinations(group, 2)]
+
+
 def edges(people: Population, stream: np.random.Generator, *, file: str = "") -> Edges:
     """An own graph: a text file with the two nodes of an edge in each line; # begins a comment."""
     if not file:
@@ -193,6 +260,9 @@ GRAPHS: Table[Callable[..., Edges]] = Table(
         "torus": torus,
         "random-regular": random_regular,
         "complete": complete,
+        "two-worlds": two_worlds,
+        "dumbbell": dumbbell,
+        "random-geometric": random_geometric,
         "edges": edges,
     },
     takes=("people", "stream"),
