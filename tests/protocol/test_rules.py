@@ -377,6 +377,7 @@ def test_what_would_cost_something_is_not_pulled_in() -> None:
     ("rule", "options", "sentence"),
     [
         ("freshest", {"z": -1.0}, "scheme.z"),
+        ("gauntlet", {"memory": 0.0}, "scheme.memory"),
         ("trust", {"learnt_share": 0.0}, "scheme.learnt_share"),
         ("trust", {"learnt_share": 1.1}, "scheme.learnt_share"),
         ("trust", {"excess_limit": -1.0}, "scheme.excess_limit"),

@@ -217,7 +217,7 @@ def dumbbell(people: Population, stream: np.random.Generator) -> Edges:
 def random_geometric(
     people: Population, stream: np.random.Generator, *, radius: float = 0.5
 ) -> Edges:
-    """Nodes at random places of a unit square; those within `radius` of each other are connected."""
+    """Nodes at random places of a unit square; any two within `radius` are connected."""
     if not radius > 0:
         raise UserError(f"graph.radius = {radius}: it must be more than 0")
     places = stream.random((people.size, 2))

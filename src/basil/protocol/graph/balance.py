@@ -16,6 +16,10 @@ def balance(node: Node, *, gamma: float = 0.3, kappa: float = 1.0, alpha: float 
 
     Accept x_j if ‖x_i − x_j‖ ≤ γ exp(−κ k/K) ‖x_i‖; x_i ← α x_i + (1 − α) mean of the accepted
     (one's own if there is none), then eq. (2) from there.
+
+    The authors' code was not found.  α = 0.5 and κ = 1 are also what others have who implement it;
+    γ is 0.3 in Nebula (`balance_gamma`), and 2 in the code of SketchGuard's authors, which accepts
+    at least the nearest neighbour (murtazahr/Sketchguard, murmura/aggregation/balance.py).
     """
     share(alpha, "alpha")
     non_negative(gamma, "gamma")

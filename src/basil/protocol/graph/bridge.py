@@ -12,6 +12,10 @@ def bridge(node: Node, *, trim: int = -1) -> Protocol:
     x_i ← trimmed mean of {x_i, x_j} − η ∇f_i(x_i): the `trim` largest and smallest values among the
     neighbours are left out, one's own never.  −1: as many as may be Byzantine (b), but fewer than
     half of the neighbours.
+
+    The authors' code (INSPIRE-Lab-US/Byzantine-resilient-distributed-learning: DecLearning.py,
+    `neighborhood_w[b : -b]`) sorts one's own value with the others', so that it may go, too; their
+    paper never drops it.  b is given there (dec_BRIDGE.py, `-b`), and trained with 0.1/k.
     """
     byzantine = byzantine_tolerated(node, trim, "trim")
 
@@ -26,7 +30,7 @@ def bridge(node: Node, *, trim: int = -1) -> Protocol:
 def bridge_median(node: Node) -> Protocol:
     """Per coordinate, the median of one's own and the neighbours' values (BRIDGE-M).
 
-    x_i ← median{x_i, x_j} − η ∇f_i(x_i).
+    x_i ← median{x_i, x_j} − η ∇f_i(x_i).  As in the authors' code (`np.median` in DecLearning.py).
     """
 
     def scheme(heard: RoundInput) -> Step:

@@ -18,6 +18,11 @@ def nna(node: Node, *, discard: int = -1, momentum: float = 0.9) -> Protocol:
 
     x_i ← mean of x_i and the m − f nearest of m neighbours, then a step along the local momentum.
     `discard` is f; −1: as many as may be Byzantine (b), but fewer than half of the neighbours.
+
+    As in the authors' code (LPD-EPFL/robust-collaborative-learning, aggregators/cva.py: the
+    `len(gradients) -f` nearest, oneself among them).  There MoNNA has β = 0.99 and NNA β = 0
+    (reproduce.py, `momentums = [0, 0.99]`), with rates of 0.75 and 600 steps.  The default here is
+    0.9, as of the other schemes with momentum: 0.99 takes hundreds of rounds to get going.
     """
     byzantine = byzantine_tolerated(node, discard, "discard")
     share(momentum, "momentum")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from basil.protocol.rules.contract import Candidates, Choice, Rule, RuleGenerator
 from basil.protocol.rules.freshest import freshest
+from basil.protocol.rules.gauntlet import gauntlet
 from basil.protocol.rules.lowest import lowest_loss, newest
 from basil.protocol.rules.trust import trust
 from basil.table import Table
@@ -17,6 +18,7 @@ RULES: Table[Callable[..., RuleGenerator]] = Table(
         "newest": newest,
         "freshest": freshest,
         "trust": trust,
+        "gauntlet": gauntlet,
     },
     takes=("candidates",),
 )
