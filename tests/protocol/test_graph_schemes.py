@@ -123,6 +123,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "who pulls from whom": ("rpel", "sign-flip", {"scheme": {"pull": 3, "rounds": 6}}),
     "a lie that is tried out": ("cs+", "optimal-ipm", {}),
+    "models are fetched": ("sketchguard", "sign-flip", {"scheme": {"sketch": 50, "rounds": 6}}),
     "buckets are drawn": ("gts", "ipm", {"graph": {"p": 0.8, "mixing": "bucketing"}}),
     "centralised": ("centralised", "gaussian", {}),
     "local": ("local", "gaussian", {}),

@@ -9,7 +9,16 @@ from torch import Tensor
 
 from basil.learning.pool import Batch
 from basil.protocol.node import Node
-from basil.protocol.requests import Arrival, Checkpoint, Combine, Missing, Protocol, Receive, Send
+from basil.protocol.requests import (
+    Arrival,
+    Checkpoint,
+    Combine,
+    Fetch,
+    Missing,
+    Protocol,
+    Receive,
+    Send,
+)
 
 
 def _no_samples(k: int) -> tuple[Batch, ...]:
@@ -35,7 +44,7 @@ def outcome(
                 answer = mail.pop(0) if mail else Missing(request.until)
             case Combine():
                 answer = made = request.work(*request.args)
-            case Send() | Checkpoint():
+            case Send() | Checkpoint() | Fetch():
                 answer = 0.0
             case _:  # it trains, or scores
                 return made if isinstance(made, Tensor) and made.shape == own.shape else None

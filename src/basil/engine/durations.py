@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from basil.protocol.requests import Body, Combine, Score, ScoreAll, Train
+from basil.protocol.requests import Body, Combine, Fetch, Score, ScoreAll, Train
 from basil.protocol.sharing.basket import Basket
 
 NOTE_BYTES = 64  # a message without a model: who, which round
@@ -21,7 +21,7 @@ class Durations:
     distance: float = 0.0  # between two models
     average: float = 0.0  # of a node's models of one round
 
-    def compute(self, request: Score | ScoreAll | Train | Combine) -> float:
+    def compute(self, request: Score | ScoreAll | Train | Combine | Fetch) -> float:
         match request:
             case Score():
                 return self.forward
@@ -29,6 +29,8 @@ class Durations:
                 return self.forward * len(request.models)
             case Train():
                 return self.step * len(request.batches)
+            case Fetch():
+                return request.count * self.link(4 * request.parameters)
             case Combine():
                 return self.distance * request.distances + self.average * request.averages
 

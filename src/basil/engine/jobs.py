@@ -15,7 +15,7 @@ from basil.engine.process import Process
 from basil.learning.compute import Compute
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses
-from basil.protocol.requests import Arrival, Combine, Score, ScoreAll, Train
+from basil.protocol.requests import Arrival, Combine, Fetch, Score, ScoreAll, Train
 
 ToScore = tuple[Process, Tensor, Batch | None, Arrival | None]
 """Who asks, which model, on what (None: it only takes the time); the arrival that its losses are
@@ -73,7 +73,9 @@ class Jobs:
                 answer = Arrival(a.sender, a.round, a.body, a.time, answer)
             self._resume(process, answer)
 
-    def end(self, process: Process, job: Score | ScoreAll | Train | Combine, answer: Any) -> None:
+    def end(
+        self, process: Process, job: Score | ScoreAll | Train | Combine | Fetch, answer: Any
+    ) -> None:
         """Hand over the answer once the work has taken its time."""
         seconds = self._timing.compute(job)
         self._after(seconds, process.node, lambda: self._resume(process, answer))

@@ -12,6 +12,7 @@ from basil.protocol.numbering import RING
 from basil.protocol.requests import (
     Arrival,
     Combine,
+    Fetch,
     Receive,
     Request,
     Score,
@@ -53,7 +54,7 @@ class Work:
 
 
 def compute_now(
-    compute: Compute, request: Score | ScoreAll | Train | Select | Combine, done: Work
+    compute: Compute, request: Score | ScoreAll | Train | Select | Combine | Fetch, done: Work
 ) -> Any:
     """The answer to one node's request for work, which is counted."""
     match request:
@@ -68,6 +69,8 @@ def compute_now(
             return compute.train_together([request])[0]
         case Select():
             return compute.select(request.models, request.losses, request.own, request.pick)
+        case Fetch():  # a peer has been sent the model itself
+            return None
         case Combine():
             done.distances += request.distances
             return compute.combine(request.work, request.args)

@@ -19,7 +19,7 @@ from typing import Protocol as Interface
 
 from torch import Tensor
 
-from basil.engine.durations import Durations, size_of
+from basil.engine.durations import NOTE_BYTES, Durations, size_of
 from basil.engine.jobs import Jobs
 from basil.engine.process import Absence, Process, Work, compute_now
 from basil.engine.relaxed_gc import relaxed_gc
@@ -31,6 +31,7 @@ from basil.protocol.requests import (
     Arrival,
     Checkpoint,
     Combine,
+    Fetch,
     Missing,
     Observe,
     Pretend,
@@ -181,6 +182,11 @@ class Simulator:
                     made = compute_now(self.compute, request, process.done)
                     self._jobs.end(process, request, made)
                     return
+                case Fetch(count, parameters):
+                    process.done.messages += 2 * count
+                    process.done.bytes += count * (NOTE_BYTES + 4 * parameters)
+                    self._jobs.end(process, request, None)
+                    return
                 case Select():
                     protocol.answer = compute_now(self.compute, request, process.done)
                 case Pretend():
@@ -237,7 +243,7 @@ class Simulator:
     # -- messages ----------------------------------------------------------------------------
 
     def _send(self, process: Process, send: Send) -> float:
-        size, body = size_of(send.body), send.body
+        size, body = 4 * send.announced or size_of(send.body), send.body
         if isinstance(body, Tensor):  # each receiver would do it, and all of them alike
             body = self.compute.admit(body)
         process.done.messages += len(send.to)

@@ -60,11 +60,26 @@ class Missing:
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """Multicast.  Answer: the time, as a float.  The sender does not wait for the delivery."""
+    """Multicast.  Answer: the time, as a float.  The sender does not wait for the delivery.
+
+    announced: of a model only so many numbers travel, its sketch; who wants the model fetches it.
+    """
 
     to: tuple[int, ...]
     round: int
     body: Body
+    announced: int = 0
+
+
+@dataclass(slots=True)
+class Fetch:
+    """So many models that were announced, of so many numbers.  Answer: None, when they are there.
+
+    It is what they cost that is asked for here: their values came with the announcement.
+    """
+
+    count: int
+    parameters: int
 
 
 @dataclass(slots=True)
@@ -202,6 +217,7 @@ class Pretend:
 
 Request: TypeAlias = (
     Send
+    | Fetch
     | Receive
     | Score
     | ScoreAll

@@ -13,6 +13,7 @@ from basil.protocol.graph.ios import ios
 from basil.protocol.graph.nna import nna
 from basil.protocol.graph.robust_gossip import cs_plus, gts
 from basil.protocol.graph.rpel import rpel
+from basil.protocol.graph.sketchguard import sketchguard
 from basil.protocol.graph.ubar import ubar
 from basil.protocol.requests import Protocol
 from basil.table import Table
@@ -37,6 +38,7 @@ GRAPH_SCHEMES: Schemes = {
     "ios": ios,
     "balance": balance,
     "rpel": rpel,
+    "sketchguard": sketchguard,
 }
 LOCAL_SCHEMES: Schemes = {"local": local}  # nobody is connected
 POOLED_SCHEMES: Schemes = {"centralised": centralised}  # one node holds all benign data

@@ -122,13 +122,16 @@ class Partners:
 
 
 def gossip(
-    node: Node, scheme: Scheme, partners: Callable[[int], Partners] | None = None
+    node: Node,
+    scheme: Scheme,
+    partners: Callable[[int], Partners] | None = None,
+    announced: int = 0,
 ) -> Protocol:
     """One node's part in a graph; `scheme` makes the next model of what was heard.
 
-    partners: from the round; without it, always all neighbours.
+    partners: from the round; without it, always all neighbours.  announced: see `Send`.
     """
-    return GraphMember(node, scheme, partners).run()
+    return GraphMember(node, scheme, partners, announced).run()
 
 
 @dataclass(eq=False)
@@ -147,8 +150,13 @@ class GraphMember:
     """One node on a graph."""
 
     def __init__(
-        self, node: Node, scheme: Scheme, partners: Callable[[int], Partners] | None = None
+        self,
+        node: Node,
+        scheme: Scheme,
+        partners: Callable[[int], Partners] | None = None,
+        announced: int = 0,
     ) -> None:
+        self.announced = announced
         self.node = node
         self.scheme = scheme
         self.mixing = node.on_graph.mixing and node.on_graph.mixing(node)
@@ -169,7 +177,7 @@ class GraphMember:
     def _take_round(self, k: int) -> Protocol:
         state = self.state
         if state.sent is None:
-            state.sent = yield Send(self.partners(k).to, k, state.model)
+            state.sent = yield Send(self.partners(k).to, k, state.model, self.announced)
             yield Checkpoint(k, kept(state))
         batches = self.node.draw(k)
         here = yield from self._gather(k, state.sent)
