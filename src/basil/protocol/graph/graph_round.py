@@ -210,7 +210,7 @@ class GraphMember:
             arrival = yield Receive(sent + (2 if hopeful else 1) * self.node.patience)
             if isinstance(arrival, Missing):
                 break
-            if arrival.sender not in self.neighbours or not isinstance(arrival.body, Tensor):
+            if not isinstance(arrival.body, Tensor):
                 continue
             heard.add(arrival.sender)  # a model of a past round, too, is a sign of life
             awaited = k <= arrival.round <= k + partners.ahead
