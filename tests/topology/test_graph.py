@@ -78,6 +78,19 @@ def test_two_worlds_are_two_cliques_with_bridges_and_liars_in_both() -> None:
     assert set(honest[here[5]]) - set(here) == {there[i] for i in (5, 6, 7, 0, 1, 2)}
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("two-worlds", {"bridges": 9}, r"graph.bridges = 9: with 16 benign nodes 1 to 8 lead"),
+        ("two-worlds", {"bridges": 0}, r"graph.bridges = 0"),
+        ("random-geometric", {"radius": 0.0}, r"graph.radius = 0.0: it must be more than 0"),
+    ],
+)
+def test_graphs_that_cannot_be(name: str, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        build_graph(name, people(17, 1), 0, options)
+
+
 def test_a_dumbbell_hangs_by_one_edge() -> None:
     who = people(10, 3)
     graph = as_networkx(build_graph("dumbbell", who, 0, {}))

@@ -41,7 +41,9 @@ class Population:
 
 @dataclass(frozen=True)
 class Graph:
-    """The neighbours of each node, ascending; `redraws`: how often a random one was drawn anew."""
+    """The neighbours of each node, ascending; `redraws`: how often a random one was drawn anew;
+    `byzantine`: who of them lies.
+    """
 
     neighbours: tuple[tuple[int, ...], ...]
     redraws: int = 0
