@@ -19,10 +19,15 @@ SCHEME_TITLES = {
     "bridge": "BRIDGE",
     "bridge_median": "BRIDGE, median",
     "clipped_gossip": "ClippedGossip",
+    "cs+": "CS₊",
     "g_plain": "G-plain",
+    "gts": "GTS",
+    "ios": "IOS",
     "nna": "NNA",
     "r_plain": "R-plain",
     "r_plain+": "R-plain+",
+    "rpel": "RPEL",
+    "sketchguard": "SketchGuard",
     "ubar": "UBAR",
 }
 # In the order of the paper's figures; what is not here follows, by name.
@@ -35,6 +40,7 @@ ATTACK_TITLES = {
     "inverse": "Inverse",
     "alie": "A little is enough",
     "ipm": "Inner-product manipulation",
+    "rop": "ROP",
 }
 # What a reader is told of a run beside its name, and what it is called.
 SETTINGS = {
