@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from chaos.night import Outcome, night
 
+EVERY = 500  # nights after which a log is told how far it has come
 SHRUNK = 3  # nights with violations that are looked at more closely
 
 
@@ -44,6 +45,8 @@ def _many(seeds: range, stop: bool) -> int:
                     print(f"  again: {found.replay}", flush=True)
                 if shows:
                     print(f"\r{_summary(done, bad, begin)}", end="", file=sys.stderr)
+                elif len(done) % EVERY == 0:
+                    print(_summary(done, bad, begin), flush=True)
                 if bad and stop:
                     break
             else:
