@@ -28,6 +28,7 @@ MOST_SHARED = 7  # labels in one legend for all panels
 LOOKS = (
     *("basil", "r_plain", "ubar", "g_plain", "basil_published", "basil+", "r_plain+"),
     *("bridge", "bridge_median", "clipped_gossip", "nna", "balance", "local", "centralised"),
+    *("cs+", "gts", "ios", "rpel", "sketchguard"),
 )
 # What curves are drawn against: the key in metrics.jsonl, its unit, the axis' name.
 AXES = {

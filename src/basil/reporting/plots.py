@@ -30,9 +30,11 @@ INK, FAINT, GRID = "#333333", "#6B7280", "#E5E7EB"
 INDIGO, FOREST, OLIVE, WINE, ROSE, TEAL, GREY = (
     "#332288", "#117733", "#999933", "#882255", "#CC6677", "#44AA99", "#7F7F7F"
 )  # fmt: skip
+BROWN, VIOLET, LEAF, SAND, PINK = "#661100", "#6A3D9A", "#66A61E", "#C7B35A", "#E78AC3"
 COLOURS = (
     *(BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK),
     *(INDIGO, FOREST, OLIVE, WINE, ROSE, TEAL, GREY),
+    *(BROWN, VIOLET, LEAF, SAND, PINK),
 )
 
 # Any: newer matplotlibs spell the keys out in their types, older ones take strings.
