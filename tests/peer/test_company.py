@@ -24,7 +24,7 @@ TRIO: dict[str, Any] = {
 def test_one_lie_about_the_round_makes_no_node_finish_that_took_no_turn(
     ring_of: Callable[..., Ring],
 ) -> None:
-    """With b = 0 the liar is believed; but nobody takes that for a finished run."""
+    """With b = 0 the Byzantine node is believed; but nobody takes that for a finished run."""
     ring = ring_of(TRIO)
 
     def lie(sender: int, payload: bytes) -> bytes:

@@ -126,7 +126,7 @@ def test_what_is_too_early_is_refused_before_its_body(ring: Path) -> None:
 
 
 def test_a_node_that_waits_learns_at_once_that_it_was_left_behind() -> None:
-    """Though nothing of so late a round is taken in; and one liar alone moves nobody."""
+    """Though nothing of so late a round is taken in; and one Byzantine node alone moves nobody."""
     inbox = Inbox(_clock())
     engine = Engine(inbox, lambda send: None, Quadratic((0.0,), 0.0).compute(), byzantine=1)
     inbox.note(1, 90)

@@ -85,8 +85,8 @@ def test_a_bucket_counts_as_one_neighbour_with_the_weight_of_all_in_it() -> None
     assert heard("bucketing", bucket=2)[1].groups == after.groups  # named randomness
 
 
-def test_of_six_models_with_a_liar_the_nearest_five_are_mixed() -> None:
-    """0, 1, 2, 3, 10, −20: all but the liar's are the mean of 0 … 10; −20 is that without 10."""
+def test_of_six_models_with_a_lie_the_nearest_five_are_mixed() -> None:
+    """0, 1, 2, 3, 10, −20: the mean of 0 … 10 for all but −20, for which it is that without 10."""
     mixed = torch.cat(heard("nnm")[1].bodies)
     assert same(mixed, [16 / 5] * 4 + [-14 / 5])
 

@@ -1,4 +1,4 @@
-"""RPEL: who pulls from whom, how many liars that can be, what is made of it, and what it costs."""
+"""RPEL: who pulls from whom, how many of them lie, what is made of it, and what it costs."""
 
 import itertools
 import json
@@ -54,11 +54,11 @@ def test_as_many_are_set_aside_as_a_union_bound_asks_for(
     m: int, data: st.DataObject, draws: int
 ) -> None:
     b, s = data.draw(st.integers(0, m)), data.draw(st.integers(1, m))
-    liars = Counter(sum(i < b for i in drawn) for drawn in itertools.combinations(range(m), s))
-    total = sum(liars.values())
+    pulls = Counter(sum(i < b for i in drawn) for drawn in itertools.combinations(range(m), s))
+    total = sum(pulls.values())
 
     def bound(t: int) -> float:
-        return draws * sum(n for found, n in liars.items() if found > t) / total
+        return draws * sum(n for found, n in pulls.items() if found > t) / total
 
     found = effective(m, b, s, draws)
     assert bound(found) <= FAILURE

@@ -63,7 +63,7 @@ def test_rejected_models_cost_a_sketch(tmp_path: Path) -> None:
     fetched = (found["count"] - sketches) / 2  # each is asked for
     assert fetched == int(fetched)
     assert found["bytes"] == sketches * 4 * 50 + fetched * (NOTE_BYTES + 4 * 650)
-    assert 6 * 3 * 5 - 8 <= fetched <= 3 * 8 * 7 - 6 * 3 * 2 + 8  # liars are hardly ever fetched
+    assert 6 * 3 * 5 - 8 <= fetched <= 3 * 8 * 7 - 6 * 3 * 2 + 8  # lies are hardly ever fetched
     whole = run(tmp_path, "balance", "gaussian")["messages"]
     assert found["bytes"] < 0.9 * whole["bytes"]
 

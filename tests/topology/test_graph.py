@@ -64,14 +64,14 @@ def test_erdos_renyi_has_its_probability_and_no_edge_among_byzantine_nodes() -> 
 
 
 def test_two_worlds_are_two_cliques_with_bridges_and_liars_in_both() -> None:
-    """16 benign nodes, 6 bridges, 1 liar: the graph of Gaucher et al.'s CIFAR-10 runs."""
+    """16 benign nodes, 6 bridges, 1 Byzantine node: the graph of Gaucher et al.'s CIFAR-10 runs."""
     who = people(17, 1)
     graph = as_networkx(build_graph("two-worlds", who, 0, {"bridges": 6}))
-    (liar,) = who.byzantine
-    assert set(graph[liar]) == set(who.benign)
+    (lying,) = who.byzantine
+    assert set(graph[lying]) == set(who.benign)
     honest = graph.subgraph(who.benign)
     assert sorted(dict(honest.degree).values()) == [13] * 16  # 7 at home, 6 abroad
-    order = [node for node in who.order if node != liar]
+    order = [node for node in who.order if node != lying]
     here, there = order[:8], order[8:]
     for half in (here, there):
         assert honest.subgraph(half).number_of_edges() == 28

@@ -73,6 +73,7 @@ def test_it_moves_while_the_run_goes_on(run: GrowingRun, page_of: Any) -> None:
         shows(page, "#round", "Round 14")
         run.finish()
         shows(page, "#state", "finished")
+        assert page.locator("#round").text_content() == "Round 14"
 
 
 def test_a_slider_and_a_player_go_through_the_rounds(run: GrowingRun, page_of: Any) -> None:
@@ -189,6 +190,8 @@ def test_many_runs_fill_a_grid_and_open(tmp_path: Path, page_of: Any) -> None:
         shows(page, "#round", "Round 3")
         page.click("#back")
         shows(page, "#title", "1 of 2 runs finished")
+        assert page.locator(".cell").count() == 2
+        assert page.locator(".cell.state-waiting").count() == 1
 
 
 def test_ten_thousand_nodes_are_no_ten_thousand_dots(tmp_path: Path, page_of: Any) -> None:

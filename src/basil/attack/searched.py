@@ -8,8 +8,8 @@ Rules that ask for losses cannot be tried out, nor can a ring's: there a fixed l
 """
 
 import math
+import operator
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -111,26 +111,22 @@ def _length(
     benign, weights = benign_of(view), view.weights(j)
     seen, known = list(benign.values()), view.shared.setdefault("lengths", {})
     before = known.get((name, j))
-    if before and before[0] == view.round and all(map(_same, before[1], seen)):
+    if before and before[0] == view.round and all(map(operator.is_, before[1], seen)):
         return float(before[2])
     friends = {k: benign[k] for k in weights if k in benign and k != j}
-    liars = [k for k in weights if k in view.colluders]
+    colluders = [k for k in weights if k in view.colluders]
     target = benign[j].clone()
     for k, x in friends.items():
         target.add_(x - benign[j], alpha=weights[k])
 
     def harm(length: float) -> float | None:
-        told = dict.fromkeys(liars, point + length * direction)
+        told = dict.fromkeys(colluders, point + length * direction)
         made = view.outcome(j, dict(sorted({**friends, **told}.items())))
         return None if made is None else float((made - target).norm())
 
     found = fixed if harm(0.0) is None else line_maximum(harm, tries)
     known[(name, j)] = view.round, seen, found
     return found
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other
 
 
 def line_maximum(value: Callable[[float], float | None], tries: int) -> float:

@@ -146,7 +146,7 @@ class Follower:
         there = (self.folder / "summary.json").is_file()
         if there == self.run.finished:
             return False
-        summary = _tried(lambda: read_summary(self.folder)) if there else None
+        summary = tried(lambda: read_summary(self.folder)) if there else None
         self.run = replace(self.run, summary=summary)
         return True
 
@@ -170,13 +170,14 @@ class Follower:
 
 def planned(folder: Path) -> list[dict[str, Any]]:
     """The runs that a comparison or a sweep is to have; none where nobody has said so."""
-    found = _tried(lambda: json.loads((folder / PLANNED).read_text(encoding="utf-8")))
+    found = tried(lambda: json.loads((folder / PLANNED).read_text(encoding="utf-8")))
     entries = found.get("cases") if isinstance(found, dict) else None
     each_of = entries if isinstance(entries, list) else []
     return [each for each in each_of if isinstance(each, dict) and "folder" in each]
 
 
-def _tried(read: Callable[[], T]) -> T | None:
+def tried(read: Callable[[], T]) -> T | None:
+    """Files may be written this very moment: the next look finds them whole."""
     try:
         return read()
     except (OSError, ValueError, UserError):

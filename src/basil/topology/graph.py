@@ -184,7 +184,7 @@ def complete(people: Population, stream: np.random.Generator) -> Edges:
 
 
 def two_worlds(people: Population, stream: np.random.Generator, *, bridges: int = 1) -> Edges:
-    """Two cliques of benign nodes with `bridges` edges from each to the other; liars everywhere.
+    """Two cliques of benign nodes, with `bridges` edges from each node to the other clique.
 
     Node i of the first half is connected to nodes i, i + 1, …, i + bridges − 1 of the second, in a
     circle.  Each Byzantine node is connected to all benign ones (Gaucher, Dieuleveut and Hendrikx
@@ -200,11 +200,11 @@ def two_worlds(people: Population, stream: np.random.Generator, *, bridges: int 
     here, there = places[:half], places[half:]
     found = _cliques(here, there)
     found += [(here[i], there[(i + k) % half]) for i in range(half) for k in range(bridges)]
-    return found + [(liar, node) for liar in sorted(people.byzantine) for node in places]
+    return found + [(j, node) for j in sorted(people.byzantine) for node in places]
 
 
 def dumbbell(people: Population, stream: np.random.Generator) -> Edges:
-    """Two cliques, liars among them, that one edge between two benign nodes joins.
+    """Two cliques, Byzantine nodes among them, that one edge between two benign nodes joins.
 
     (He, Karimireddy and Jaggi 2022, "Byzantine-robust decentralized learning via ClippedGossip".)
     """

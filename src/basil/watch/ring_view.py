@@ -6,7 +6,6 @@ who was silent, and who was proven to lie; it writes that into its own folder, a
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,12 +13,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from basil.errors import UserError
 from basil.peer.members.identity import CERTIFICATE, node_of, read_certificate
 from basil.peer.members.roster import ROSTER, Roster, load_roster
 from basil.peer.run.recording import RUN
 from basil.peer.run.status import OLD, Status, node_folders, read
-from basil.record.follow import Follower
+from basil.record.follow import Follower, tried
 from basil.watch.run_view import FRESH, MOST_ROUNDS, points_of
 from basil.watch.view import FINISHED, RUNNING, SILENT, WAITING, Cursor, Log, Told, View
 
@@ -120,15 +118,15 @@ class RingView:
 
     def _measure(self, known: Known) -> None:
         """A point is whole once every benign node has it, or somebody is two rounds further."""
-        liars = {node for node, status in known.statuses.items() if status.attack != "none"}
+        lying = {node for node, status in known.statuses.items() if status.attack != "none"}
         for node, run in self._runs.items():
-            for entry in run.metrics[self._read[node] :] if node not in liars else ():
+            for entry in run.metrics[self._read[node] :] if node not in lying else ():
                 self._open.setdefault(entry["round"], []).append(entry)
             self._read[node] = len(run.metrics)
         newest = max(self._open, default=0)
         for k in sorted(self._open):
             entries = self._open[k]
-            if len(entries) < len(self._runs.keys() - liars) and k > newest - 2:
+            if len(entries) < len(self._runs.keys() - lying) and k > newest - 2:
                 continue
             del self._open[k]
             self._points.append(self._point(k, entries))
@@ -272,14 +270,6 @@ class RingView:
 
     def part(self, name: str) -> View | None:
         return self if not name else None
-
-
-def tried(look: Callable[[], T]) -> T | None:
-    """Files may be written this very moment: the next look finds them whole."""
-    try:
-        return look()
-    except (UserError, OSError):
-        return None
 
 
 def _round(entry: dict[str, Any]) -> int:

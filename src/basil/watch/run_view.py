@@ -126,7 +126,7 @@ class RunView:
         if nodes > MOST_DOTS:
             lies = np.isin(run.order, sorted(run.byzantine))
             share = [float(part.mean()) for part in np.array_split(lies, ARCS)]
-            return {**told, "summary": True, "arcs": share, "liars": len(run.byzantine)}
+            return {**told, "summary": True, "arcs": share, "lying": len(run.byzantine)}
         rings = [[places[node] for node in ring] for ring in run.rings]
         told |= {"byzantine": sorted(places[node] for node in run.byzantine)}
         return {**told, "names": list(map(str, run.order)), "rings": rings}

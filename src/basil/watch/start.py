@@ -95,7 +95,7 @@ def beside(path: Path, kind: str) -> Iterator[subprocess.Popen[str]]:
     check_installed()
     words = [sys.executable, "-P", "-m", "basil.watch", str(path), kind]
     pipe = subprocess.PIPE
-    # Not in this session: Ctrl-C is for the run, which may want to finish its checkpoint.
+    # Ctrl-C at the terminal is for the run alone, which may want to finish its checkpoint.
     child = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
     try:
         yield child

@@ -13,7 +13,7 @@ from basil.protocol.graph.mixing import nearest_means
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 
-FAILURE = 0.01  # the chance that some node in some round pulls more liars than it sets aside
+FAILURE = 0.01  # the chance that a node once pulls more Byzantine models than it sets aside
 AHEAD = 10  # rounds that somebody who has not pulled from a node lately may be ahead of it
 
 
@@ -24,11 +24,11 @@ def rpel(node: Node, *, pull: int = 0, discard: int = -1, momentum: float = 0.9)
     those of s = `pull` neighbours drawn for this round; then a step along the local momentum.
     0: s = 2 ⌈ln N⌉, of the order that the paper proves; the factor is ours.
 
-    b̂ = `discard` models are set aside, at most (s − 1) / 2.  −1: so many that with b liars nobody
-    pulls more in the whole run but with probability 0.01, by a union bound over nodes and rounds.
-    (The authors find b̂ by simulation.  Their code was not found.)
+    b̂ = `discard` models are set aside, at most (s − 1) / 2.  −1: so many that nobody
+    pulls more Byzantine models in the whole run, but with probability 0.01 (union bound over nodes
+    and rounds).  (The authors find b̂ by simulation.  Their code was not found.)
 
-    Whoever knows the seed knows who pulls from whom: no request is sent, only models are.
+    All who know the seed know who pulls from whom: no request is sent, only models are.
     """
     share(momentum, "momentum")
     graph, neighbours = node.on_graph.graph, len(node.on_graph.neighbours)
@@ -79,10 +79,10 @@ def effective(neighbours: int, byzantine: int, pull: int, draws: int) -> int:
     """
     byzantine = min(byzantine, neighbours)
     total, tail = math.comb(neighbours, pull), 0
-    for liars in range(min(byzantine, pull), 0, -1):
-        tail += math.comb(byzantine, liars) * math.comb(neighbours - byzantine, pull - liars)
+    for found in range(min(byzantine, pull), 0, -1):
+        tail += math.comb(byzantine, found) * math.comb(neighbours - byzantine, pull - found)
         if draws * tail > FAILURE * total:
-            return liars
+            return found
     return 0
 
 

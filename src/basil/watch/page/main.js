@@ -320,8 +320,8 @@ function drawSummary() {
   ring.draw(choices, at.k, size(), [], -1, -1);
   const found = choices.get(at.k);
   const entries = [
-    ["ok", `benign (${told.nodes - told.liars})`],
-    ["lies", `Byzantine (${told.liars})`],
+    ["ok", `benign (${told.nodes - told.lying})`],
+    ["lies", `Byzantine (${told.lying})`],
   ];
   if (found)
     entries.push(["believed", `${found.believed} of ${found.chose} chose a Byzantine model`]);
