@@ -51,8 +51,8 @@ def literal_basil(experiment: Setup, attack: str) -> list[Turn]:
         if canonical is not None:
             parameters = list(module.parameters())
             gradients = [p.grad.flatten() for p in parameters if p.grad is not None]
-            most = canonical.limits(torch.cat(gradients))
             vector = parameters_to_vector(parameters).detach()
+            most = canonical.limits(vector, torch.cat(gradients))
             vector_to_parameters(vector.clamp(-most, most), parameters)
 
     def update(model: Tensor, i: int, k: int) -> Tensor:

@@ -220,7 +220,7 @@ class Compute:
             gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
             with torch.no_grad():
                 if self.canonical is not None:
-                    most = self.canonical.limits(self.layout.gather(gradients))
+                    most = self.canonical.limits(self._vector, self.layout.gather(gradients))
                     self._vector.clamp_(-most, most)
                 if self.optimizer.plain:
                     for place, gradient in zip(self._places, gradients, strict=True):

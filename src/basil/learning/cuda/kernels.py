@@ -159,7 +159,7 @@ class Kernels:
         ]
         with torch.no_grad():
             if self.canonical is not None:
-                most = self.canonical.limits(self.layout.gather(gradients))
+                most = self.canonical.limits(working.model, self.layout.gather(gradients))
                 working.model.clamp_(-most, most)
             steps = torch._foreach_mul([g for _, g in pairs], rate)
             torch._foreach_sub_([p for p, _ in pairs], list(steps))
@@ -183,7 +183,7 @@ class Kernels:
         new = vector - rate * gradient
         if self.canonical is None:
             return new
-        most = self.canonical.limits(gradient[0])
+        most = self.canonical.limits(vector[0], gradient[0])
         return new.clamp(-most, most)
 
     def _mode(self, training: bool) -> None:

@@ -4,12 +4,15 @@ A Byzantine node can change how a model is written down without changing what it
 shows it, and the next gradient step, which acts on weights, goes wrong.  So every model is brought
 to one member of its orbit before anybody trains from it or compares it.
 
-*Scale.*  Each hidden unit is multiplied so that the typical size of its incoming weights is what it
-was, on average over its layer, in x⁰; what reads it is divided.  Typical is the mean of the middle
-half of |w|.  An incoming weight from a unit that is never active is seen by no loss: a norm moves
-with the first such weight, this mean stays bounded while they are less than a quarter.  And a step
-hardly moves it.  A median would move by as much as one weight does, which would lengthen every turn
-and hide in it what a rule could see.
+*Scale.*  Each hidden unit is multiplied so that the typical size of its incoming weights is λ times
+what it was, on average over its layer, in x⁰; what reads it is divided.  λ is the same for all
+layers and the output's own: a network that has grown has grown alike everywhere, as training
+without this form grows it.  (With λ = 1 all growth would be the output layer's, and steps of the
+others would become ever longer in proportion.)  Typical is the mean of the middle half of |w|.  An
+incoming weight from a unit that is never active is seen by no loss: a norm moves with the first
+such weight, this mean stays bounded while they are less than a quarter.  And a step hardly moves
+it.  A median would move by as much as one weight does, which would lengthen every turn and hide in
+it what a rule could see.
 *Order.*  Each hidden unit stands in the place of the one in x⁰ that it resembles.
 *Basis.*  The incoming rows A of a pair are replaced by those nearest to x⁰'s of all A' with the
 same row space and A'A'ᵀ = δI; what reads them follows.
@@ -22,6 +25,7 @@ What no sample sees has no size that a loss could judge, and a lie may hide in i
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -47,10 +51,21 @@ def typical(rows: Tensor) -> Tensor:
     first, last = count // 4, count - count // 4
     if rows.device.type == "cpu":  # a fifth of the time of torch's
         split = torch.from_numpy(np.partition(sizes.numpy(), (first, last - 1), axis=1))
+        middle = split[:, first:last].mean(1)
     else:
-        split = sizes.sort(dim=1).values
-    middle = split[:, first:last].mean(1)
+        middle = middle_mean(sizes, first)
     return torch.where(middle > 0, middle, largest)
+
+
+def middle_mean(rows: Tensor, aside: int) -> Tensor:
+    """The mean of each row without its so many smallest and largest; no sort, as GPUs are slow at.
+
+    What is set aside first counts as much as the bound that it lies beyond.
+    """
+    low = rows.kthvalue(aside + 1).values
+    high = rows.kthvalue(rows.shape[1] - aside).values
+    total = torch.minimum(torch.maximum(rows, low[:, None]), high[:, None]).sum(1)
+    return (total - aside * (low + high)) / (rows.shape[1] - 2 * aside)
 
 
 class Canonical:
@@ -58,11 +73,13 @@ class Canonical:
 
     def __init__(self, symmetries: Symmetries, initial: Tensor) -> None:
         self.symmetries = symmetries
-        self._targets = []
+        self._growth = Growth.of(symmetries)
+        self._targets: list[float] = []
         for units in symmetries.scaled:
             size = float(typical(_rows(units, initial)).mean())
             fan_in = units.gauge.before * units.gauge.after
             self._targets.append(size if size > 0 else fan_in**-0.5)
+        self._output = float(self._normal(initial)[1])  # the size of its weights in x⁰
         self._bounded = _bounded(symmetries, self._targets)
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
         self._bases = bases(symmetries.pairs, initial)
@@ -71,7 +88,7 @@ class Canonical:
         return (
             isinstance(other, Canonical)
             and (self.symmetries, self._targets) == (other.symmetries, other._targets)
-            and self._bases == other._bases
+            and (self._output, self._bases) == (other._output, other._bases)
             and all(map(torch.equal, self._signatures, other._signatures))
         )
 
@@ -80,8 +97,7 @@ class Canonical:
 
     def __call__(self, model: Tensor) -> Tensor:
         """A new vector; the same function."""
-        vector = model.clone()
-        self._scale(vector)
+        vector = self._scaled(model)
         for units, ours in zip(self.symmetries.ordered, self._signatures, strict=True):
             order = places(ours, signature(units, vector))
             if order is not None:
@@ -94,43 +110,104 @@ class Canonical:
 
         In operations that never look at a value: it may be part of a CUDA graph.
         """
-        vector = model.clone()
-        self._scale(vector)
+        vector = self._scaled(model)
         self._straighten(vector)
         return vector
 
-    def _scale(self, vector: Tensor) -> None:
-        for units, target in zip(self.symmetries.scaled, self._targets, strict=True):
-            sizes = typical(_rows(units, vector))
-            factors = target / sizes
+    def _scaled(self, model: Tensor) -> Tensor:
+        vector = model.clone()
+        factors, output = self._normal(model)
+        growth = self._grown(output) ** (1 / self._growth.layers)
+        scaled = zip(self.symmetries.scaled, factors, self._growth.powers, strict=True)
+        for units, factor, power in scaled:
             # A unit of nothing but zeros has no size; what is not finite is refused by its score.
-            near = (factors - 1).abs() < SLACK
-            factors = torch.where(near | (sizes == 0), 1.0, factors)
-            units.scale(vector, factors)
+            grown = torch.where(factor == 0, 1.0, factor * growth**power)
+            units.scale(vector, torch.where((grown - 1).abs() < SLACK, 1.0, grown))
+        return vector
+
+    def _normal(self, model: Tensor) -> tuple[list[Tensor], Tensor]:
+        """By how much to scale all units to the size of x⁰'s (0: not at all).
+
+        And how large the output's weights are then: there is all that has grown.
+        """
+        normal, factors = model.clone(), []
+        for units, target in zip(self.symmetries.scaled, self._targets, strict=True):
+            sizes = typical(_rows(units, normal))
+            factors.append(torch.where(sizes == 0, 0.0, target / sizes))
+            units.read(normal, torch.where(sizes == 0, 1.0, target / sizes))
+        return factors, self._growth.size(normal)
+
+    def _grown(self, output: Tensor) -> Tensor:
+        """How many times as large as in x⁰; 1 where either is 0."""
+        if self._output == 0:
+            return torch.ones_like(output)
+        return torch.where(output == 0, 1.0, output / self._output)
 
     def _straighten(self, vector: Tensor) -> None:
         for some in self._bases:
             some.straighten(vector)
 
-    def limits(self, gradient: Tensor) -> Tensor:
-        """How large each weight may be, after a step along this gradient.
+    def limits(self, model: Tensor, gradient: Tensor) -> Tensor:
+        """How large each weight of a model may be, after a step along this gradient.
 
         What reads a unit that is never active has a gradient of 0.  No loss judges such weights: a
         Byzantine node could make them as large as it likes, until they decide what is typical.  So
         where more than a quarter of what a layer reads is silent, weights that
         read it may be no larger than is typical; all others may be of any size.
         """
-        pieces, at = [], 0
+        pieces, at, growth = [], 0, self._grown(self._growth.size(model))
         for part, witness, target in self._bounded:
             if witness is None:
                 seen = part.of(gradient).abs().amax(0, keepdim=True) > 0
             else:  # the same, and no sum over all that reads a unit
                 seen = witness.of(gradient) != 0
             free = seen | (seen.float().mean() >= 1 - SILENT)
-            most = torch.where(free, torch.inf, target).expand(part.before, part.units, part.after)
+            most = torch.where(free, torch.inf, growth * target).expand(
+                part.before, part.units, part.after
+            )
             pieces += [gradient.new_full((part.start - at,), torch.inf), most.flatten()]
             at = part.start + part.before * part.units * part.after
         return torch.cat([*pieces, gradient.new_full((len(gradient) - at,), torch.inf)])
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How layers grow together: λ^power times the units of each, and the output λ times as large.
+
+    Power: how many layers that lead to the output there are up to these units.  What is normalised
+    on its way (weights before BatchNorm) leads nowhere: no output sees its size.
+    """
+
+    powers: tuple[int, ...]
+    layers: int  # the output's weights included
+    output: Part | None  # the last that reads units and makes none
+
+    @classmethod
+    def of(cls, symmetries: Symmetries) -> "Growth":
+        makers = [units.makes for units in symmetries.scaled]
+        makers += [pair.makes + pair.meets for pair in symmetries.pairs]
+        made = {part.start for parts in makers for part in parts}
+        read = [part for units in symmetries.scaled for part in units.reads]
+        ends = [part for part in read if part.start not in made]
+        output = max(ends, key=lambda part: part.start, default=None)
+        leading = {output and output.start}
+        leads = []
+        for units in reversed(symmetries.scaled):
+            leads.append(not leading.isdisjoint(part.start for part in units.reads))
+            leading.update(part.start for part in units.makes if leads[-1])
+        powers: list[int] = []
+        reached: dict[int, int] = {}  # the power of what is read, by where its readers start
+        for units, more in zip(symmetries.scaled, reversed(leads), strict=True):
+            powers.append(max(reached.get(part.start, 0) for part in units.makes) + more)
+            for part in units.reads:
+                reached[part.start] = max(powers[-1], reached.get(part.start, 0))
+        return cls(tuple(powers), 1 + (reached[output.start] if output else 0), output)
+
+    def size(self, vector: Tensor) -> Tensor:
+        """Of the output's weights; 0 where there are none."""
+        if self.output is None:
+            return vector.new_zeros(())
+        return typical(self.output.of(vector).reshape(1, -1))[0]
 
 
 def _bounded(

@@ -69,8 +69,12 @@ class Units:
             part.of(vector).mul_(f)
         for part in self.squares:
             part.of(vector).mul_(f * f)
+        self.read(vector, factors)
+
+    def read(self, vector: Tensor, factors: Tensor) -> None:
+        """In place: only what reads them, as if they had been scaled."""
         for part in self.reads:
-            part.of(vector).div_(f)
+            part.of(vector).div_(factors.view(1, -1, 1))
 
     def permute(self, vector: Tensor, order: Tensor) -> None:
         """In place: unit order[u] takes the place of unit u."""
