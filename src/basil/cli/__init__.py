@@ -10,6 +10,7 @@ from typing import Any
 
 from basil import __version__
 from basil.cli.arguments import add_jobs, add_shared, whole
+from basil.cli.bound import add_bound
 from basil.cli.calibrate import add_calibrate
 from basil.cli.node import add_node, add_running
 from basil.cli.peers import add_peers
@@ -92,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
     add_reproduce(commands)
     add_sweep(commands)
     add_plan(commands)
+    add_bound(commands)
     add_calibrate(commands)
     add_node(commands)
     add_running(add_peers(commands))
