@@ -16,15 +16,13 @@ A turn with a Byzantine node among the S predecessors ends with D ≤ q √(k²(
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from basil.errors import UserError
 from basil.theory import _checks
 
-_FAR = (
-    1e9  # where the recursion starts, in units of ρ and e: from above, so that it holds from afar
-)
+_FAR = 1e9  # where the recursion starts, in units of ρ and e
 _LAPS = 20_000
 _SETTLED = 1e-9
 
@@ -148,7 +146,7 @@ def worst_error(losses: Losses) -> float:
 def ring_error(byzantine_flags: Sequence[bool], connectivity: int, losses: Losses) -> float:
     """Theorem 2: the same for this very ring, where nodes that hear no Byzantine one are safe.
 
-    The greatest solution of the recursion at the head of this file, by iteration from above.  G
+    The one solution of the recursion at the head of this file, by iteration from far away.  G
     bounds each ‖∇f_i(x*)‖ here, not only their mean square.  Infinite where some node hears no
     benign one, and where a lap pushes further than it pulls back.
     """
@@ -156,6 +154,9 @@ def ring_error(byzantine_flags: Sequence[bool], connectivity: int, losses: Losse
     if not all(hearing.benign for hearing in heard):
         return math.inf
     unit = losses.spread + losses.reach
+    if not unit:  # all minimisers are x*: models come back to it, or are led away from it
+        unlike = ring_error(byzantine_flags, connectivity, replace(losses, dissimilarity=1.0))
+        return math.inf if math.isinf(unlike) else 0.0
     error = [_FAR * unit] * len(byzantine_flags)
     for _ in range(_LAPS):
         change = 0.0
