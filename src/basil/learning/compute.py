@@ -9,6 +9,7 @@ answer to a request does not depend on who else is asking: one simulated ring, a
 and peers on a network agree bit for bit on a CPU with one thread.  `cuda.py` has the path for GPUs.
 """
 
+import platform
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -32,6 +33,7 @@ Tested = list[tuple[float, ...]]
 # Test samples at a time: about what a cache holds; enough to fill a GPU, where a wide network still
 # fits beside others.  Of language models fewer: so many outputs at most, a gigabyte.
 CPU_CHUNK, GPU_CHUNK, OUTPUTS = 200, 1000, 2**28
+ARM = platform.machine() in ("aarch64", "arm64")
 LARGE = 10_000_000  # parameters, frozen ones too: such a network keeps a GPU busy by itself
 
 
@@ -67,6 +69,8 @@ class Compute:
         canonical: bool = False,
         optimizer: Optimizer = SGD,
     ) -> None:
+        if ARM:  # oneDNN takes ten times as long for a small network there, and longer for any
+            torch.backends.mkldnn.set_flags(False)
         self.pool = pool
         self.device = pool.device
         self.loss = loss
