@@ -22,7 +22,7 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.protocol.requests import Rejoin
-from basil.record.disk import replacing, save_tensors
+from basil.record.disk import bytes_of, replacing, save_tensors
 
 TENSOR, REJOIN = "tensor:", "rejoin:"
 
@@ -39,7 +39,8 @@ def save(path: Path, tree: Any, durable: bool = False, before: Path | None = Non
     tensors: dict[str, Tensor] = {}
     names: dict[int, str] = {}
 
-    def pack(value: Any) -> Any:
+    def pack(value: Any) -> str:
+        """What JSON has no form for."""
         if isinstance(value, Tensor):
             if id(value) not in names:
                 names[id(value)] = str(len(names))
@@ -47,13 +48,9 @@ def save(path: Path, tree: Any, durable: bool = False, before: Path | None = Non
             return TENSOR + names[id(value)]
         if isinstance(value, Rejoin):
             return REJOIN
-        if isinstance(value, dict):
-            return {str(key): pack(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [pack(item) for item in value]
-        return value
+        raise TypeError(f"a checkpoint cannot hold {value!r:.40}")
 
-    text = json.dumps(pack(tree))
+    text = json.dumps(tree, default=pack)
     with replacing(path, durable) as partial:
         save_tensors(partial, tensors, {"tree": text, "sha256": _digest(text, tensors)})
         if before is not None:
@@ -101,7 +98,7 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         total.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        total.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        total.update(bytes_of(tensor))
     return total.hexdigest()
 
 
