@@ -8,8 +8,8 @@ digest is signed, not the body, since Ed25519 takes five times as long as SHA-25
 import json
 import re
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from basil.errors import UserError
 from basil.learning.layout import Layout
@@ -46,12 +46,17 @@ class Manifest:
         """Rounds rise within this."""
         return self.stage, self.sender, self.kind
 
+    @cached_property
+    def _unsigned(self) -> str:
+        """The canonical form without a signature, which is the last field."""
+        return _write({name: getattr(self, name) for name in _FIELDS[:-1]})[:-1]
+
     @property
     def signed_part(self) -> bytes:
-        return CONTEXT + _canonical({**vars(self), "signature": ""})
+        return CONTEXT + f'{self._unsigned},"signature":""}}'.encode()
 
     def encode(self) -> bytes:
-        return _canonical(vars(self))
+        return f'{self._unsigned},"signature":{_write(self.signature)}}}'.encode()
 
     def contradicts(self, other: "Manifest") -> bool:
         """The same place in the protocol, another content: an honest node never signs both."""
@@ -139,11 +144,6 @@ def pack_chunks(
 
 
 _write = json.JSONEncoder(separators=(",", ":")).encode
-
-
-def _canonical(tree: dict[str, Any]) -> bytes:
-    return _write(tree).encode()
-
 
 _FIELDS = [field.name for field in fields(Manifest)]
 _FORMS = {
