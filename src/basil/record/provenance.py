@@ -20,23 +20,29 @@ NO_SAY = ("cli", "reporting")
 
 def surroundings(device: torch.device) -> dict[str, Any]:
     """Which software and which machine made a run."""
-    packages = {}
-    for name in ("basil-fl", "torch", "numpy", "safetensors"):
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:  # run from a checkout that is not installed
-            packages[name] = "?"
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     if device.type == "cuda":
         machine = f"{torch.cuda.get_device_name(device)}, {machine}"
     return {
-        "versions": {"python": sys.version.split()[0], **packages},
+        "versions": {"python": sys.version.split()[0], **_packages()},
         "commit": _commit(),
         "code": code_sha256(),
         "device": str(device),
         "threads": torch.get_num_threads(),
         "machine": machine,
     }
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """Their versions; to look for them takes milliseconds."""
+    packages = {}
+    for name in ("basil-fl", "torch", "numpy", "safetensors"):
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:  # run from a checkout that is not installed
+            packages[name] = "?"
+    return packages
 
 
 @cache

@@ -48,6 +48,12 @@ class Tallies(dict[int, Tally]):
         with self._lock:
             self.setdefault(node, Tally()).rejected[reason] += 1
 
+    def totals(self) -> tuple[int, int]:
+        """Messages of members that were not taken, and failures to send."""
+        with self._lock:
+            refused = sum(t.refused.total() for t in self.values())
+            return refused, sum(t.failures for t in self.values())
+
     def snapshot(self) -> dict[int, dict[str, Any]]:
         """All counts as plain values."""
         with self._lock:

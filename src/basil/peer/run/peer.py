@@ -191,9 +191,7 @@ class Peer:
         status.heard = {j: self.rounds.of(heard.get(j, 0)) for j in self._expects}
         status.missing = [j for j, last in status.heard.items() if last < k - 1]
         status.excluded = sorted(self.transport.evidence.excluded)
-        counts = self.transport.counters.snapshot().values()
-        status.refused = sum(sum(each["refused"].values()) for each in counts)
-        status.failures = sum(each["failures"] for each in counts)
+        status.refused, status.failures = self.transport.counters.totals()
         if self.engine is not None and self.engine.patience is not None:
             status.patience = self.engine.patience.seconds
 

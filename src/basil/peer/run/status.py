@@ -6,7 +6,7 @@ It is written anew after each turn.  Nothing that a node does depends on it.
 import contextlib
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Status:
     def write(self, folder: Path) -> None:
         self.written = host.time()
         with contextlib.suppress(OSError):  # a full disk is the checkpoint's to complain about
-            write_json(folder / STATUS, asdict(self))
+            write_json(folder / STATUS, vars(self))
 
 
 def read(folder: Path) -> Status | None:
