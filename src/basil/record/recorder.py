@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from typing import IO, Any, Protocol
 from torch import Tensor
 
 from basil.errors import UserError
+from basil.host import host
 from basil.learning.promises import Promise, Selection
 from basil.protocol.numbering import RING
 from basil.protocol.requests import Record
@@ -116,7 +116,7 @@ class Recorder:
         self._unread: list[tuple[int, Record, Selection]] = []  # node, what it chose
         self._later: list[Callable[[], None]] = []  # what is to be written once it is known
         self._seconds = 0.0  # spent before this process took the run up
-        self._started = time.monotonic()
+        self._started = host.monotonic()
         self._saved = -math.inf  # the first comes at once: of models that are all alike
 
     def __enter__(self) -> "Recorder":
@@ -143,7 +143,7 @@ class Recorder:
 
     @property
     def seconds(self) -> float:
-        return self._seconds + time.monotonic() - self._started
+        return self._seconds + host.monotonic() - self._started
 
     def record(self, node: int, record: Record, now: float) -> None:
         self.time = now
@@ -243,7 +243,7 @@ class Recorder:
     def instant(self, engine: Engine) -> bool:
         self.end_rounds(engine)
         stop = self.hooks.stop()
-        if stop or time.monotonic() - self._saved >= self.checkpoint_seconds:
+        if stop or host.monotonic() - self._saved >= self.checkpoint_seconds:
             self.save(engine, keep_before=True)
         return not stop
 
@@ -280,7 +280,7 @@ class Recorder:
         tree = {"engine": engine.snapshot(), "recorder": mine}
         before = self.folder / CHECKPOINT_BEFORE if keep_before else None
         checkpoint.save(self.folder / CHECKPOINT, tree, durable=True, before=before)
-        self._saved = time.monotonic()
+        self._saved = host.monotonic()
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.round, self.evaluated = saved["round"], saved["evaluated"]
@@ -292,7 +292,7 @@ class Recorder:
             int(k): {int(node): model for node, model in models.items()}
             for k, models in saved["waiting"].items()
         }
-        self._seconds, self._saved = saved["seconds"], time.monotonic()
+        self._seconds, self._saved = saved["seconds"], host.monotonic()
         lengths = {name: saved[key] for name, key in FILES.items()}
         for name, length in lengths.items():
             self._check(name, length)
