@@ -7,6 +7,7 @@ remembers what a file held when it was last forced to the disk.
 import errno
 import os
 import shutil
+import stat
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -48,17 +49,18 @@ class Disks:
 
     def _force(self, file: int) -> None:
         path = os.readlink(f"/proc/self/fd/{file}")
-        if os.path.isdir(path):
+        if stat.S_ISDIR(os.fstat(file).st_mode):
             for renamed, content in self._renamed.pop(path, {}).items():
                 if content is not None:
                     self._kept[renamed] = content
         else:
-            self._kept[path] = Path(path).read_bytes()
+            self._kept[path] = _content(path)
 
     def replace(self, source: Path, target: Path) -> None:
         self._takes()
         os.replace(source, target)
-        self._renamed[str(target.parent)][str(target)] = self._kept.pop(str(source), None)
+        name = str(target)
+        self._renamed[os.path.dirname(name)][name] = self._kept.pop(str(source), None)
         self._reached()
 
     def _takes(self) -> None:
@@ -141,3 +143,12 @@ class Disks:
             path.unlink()
         elif fate < 0.6:
             path.write_bytes(now[: draw.randint(0, len(now))])
+
+
+def _content(path: str) -> bytes:
+    """Of a small file."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, os.fstat(file).st_size)
+    finally:
+        os.close(file)

@@ -12,7 +12,7 @@ from chaos.watch import Watch
 from chaos.wires import Network, Weather
 
 CALM = 60.0  # simulated seconds from when on nothing goes wrong any more
-BAD = CALM / 3  # it begins to go wrong before
+BAD = CALM / 4  # it begins to go wrong before
 CALLS = 120  # of its disk, after which a node stops at the latest
 WORST = {"lost": 0.05, "doubled": 0.2, "cut": 0.1, "unanswered": 0.1, "slow": 0.2}
 
@@ -37,6 +37,11 @@ def some_weather(draw: random.Random, plan: Plan) -> Weather:
         if draw.random() < 0.5 and plan.has(name):
             setattr(weather, name, chance)
     return weather
+
+
+def _mostly_short(draw: random.Random) -> float:
+    """Up to ten seconds: in the long ones little happens, and they take as long to simulate."""
+    return 10 * draw.random() ** 3
 
 
 class Faults:
@@ -65,26 +70,26 @@ class Faults:
                 self._world.at(moment, work, *args)
 
         for number in range(draw.randint(0, 6)):
-            node, moment, pause = draw.randrange(nodes), draw.uniform(0.1, BAD), draw.random()
+            node, moment, pause = draw.randrange(nodes), draw.uniform(0.1, BAD), _mostly_short(draw)
             power, calls = draw.random() < 0.5, draw.randrange(CALLS)
-            ending = partial(self._kill, node, 10 * pause, power)
+            ending = partial(self._kill, node, pause, power)
             if draw.random() < 0.5:
                 at(f"kill {number}", moment, ending)
             else:  # right where it writes
                 at(f"stop {number}", moment, self._stop, node, calls, ending)
         for number in range(draw.choice([0, 0, 1, 2])):
-            node, moment, length = draw.randrange(nodes), draw.uniform(0, BAD), 10 * draw.random()
+            node, moment, length = draw.randrange(nodes), draw.uniform(0, BAD), _mostly_short(draw)
             at(f"full {number}", moment, self._fill, node, length)
         for number in range(draw.randint(0, 3)):
-            moment, length = draw.uniform(0, BAD), draw.uniform(0.1, 15)
+            moment, length = draw.uniform(0, BAD), 0.1 + 1.5 * _mostly_short(draw)
             side = set(draw.sample(range(nodes), draw.randint(1, nodes // 2)))
             links = {frozenset((a, b)) for a in side for b in set(range(nodes)) - side}
             at(f"part {number}", moment, self._part, links, length)
         for number in range(draw.choice([0, 0, 1, 2])):
-            node, moment, length = draw.randrange(nodes), draw.uniform(0, BAD), 10 * draw.random()
+            node, moment, length = draw.randrange(nodes), draw.uniform(0, BAD), _mostly_short(draw)
             at(f"freeze {number}", moment, self._freeze, node, length)
         for number in range(draw.choice([0, 0, 1, 2])):
-            node, moment, length = draw.randrange(nodes), draw.uniform(0, BAD), 10 * draw.random()
+            node, moment, length = draw.randrange(nodes), draw.uniform(0, BAD), _mostly_short(draw)
             at(f"crowd {number}", moment, self._crowd, node, length)
         for node in range(nodes):
             clock = Clock(draw.uniform(0.9, 1.1), draw.uniform(0, 1e6))

@@ -12,8 +12,9 @@ from basil.peer.link.questions import Frame
 from basil.peer.members.identity import Identity
 from basil.peer.messages.bodies import Refused
 from basil.peer.messages.evidence import Proof
-from basil.peer.messages.manifest import Manifest, decode
+from basil.peer.messages.manifest import Manifest
 from basil.peer.run.agreement import PHASES, Hello
+from chaos.watch import decode
 from chaos.wires import Call
 
 OLD = 8  # messages that it keeps, to say them again

@@ -82,15 +82,20 @@ def rings() -> Path:
 
 @contextmanager
 def _litter() -> Iterator[None]:
-    """What is killed closes no files; it is cleared away at the end, and nobody complains."""
+    """What is killed closes no files; it is cleared away at the end, and nobody complains.
+
+    What was there before the night is not looked at.
+    """
     gc.disable()
+    gc.freeze()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         try:
             yield
         finally:
-            gc.enable()
             gc.collect()
+            gc.unfreeze()
+            gc.enable()
 
 
 class Night:
@@ -130,7 +135,8 @@ class Night:
         faults = Faults(
             world, self.network, disks, self.watch, self.folder, self._start, self._done, self._say
         )
-        with simulated(world, disks, self.network, self._say), _litter():
+        heard = self._say if self.tell else None
+        with simulated(world, disks, self.network, heard, self.quiet), _litter():
             for node in range(NODES):
                 self._start(node, 0.0 if self.quiet else draw.choice([1, 1, 5]) * draw.random())
             if not self.quiet:
@@ -152,7 +158,7 @@ class Night:
             attack=self.attacks.get(node, "none"),
             device="cpu",
             twin=self.quiet,
-            window=30.0,
+            window=5.0,
             linger=60.0,
         )
         try:

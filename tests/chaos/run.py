@@ -1,7 +1,6 @@
 """Many nights: `make chaos SEEDS=1000`, or one again: `make chaos SEED=17`."""
 
 import argparse
-import gc
 import multiprocessing
 import os
 import sys
@@ -35,7 +34,7 @@ def _many(seeds: range, stop: bool) -> int:
     done: list[Outcome] = []
     bad: list[Outcome] = []
     # Not forked: threads of torch would be lost.
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), gc.freeze) as pool:
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
         try:
             for found in pool.imap_unordered(night, seeds):
                 done.append(found)

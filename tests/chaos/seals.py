@@ -21,7 +21,7 @@ class Seal:
         self._raw = raw
 
     def sign(self, content: bytes) -> bytes:
-        return hashlib.sha512(self._raw + content).digest()
+        return hashlib.blake2b(content, key=self._raw).digest()
 
     def verify(self, signature: bytes, content: bytes) -> None:
         if signature != self.sign(content):

@@ -5,13 +5,14 @@ The marks below are kept outside of the nodes, by somebody whose disk never fail
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from basil.peer.link import rpc
 from basil.peer.link.reception import TAKEN
+from basil.peer.messages import manifest as manifests
 from basil.peer.messages.bodies import MODEL, REJOIN, Refused, cut, digest_of
-from basil.peer.messages.manifest import Manifest, decode, signed_by_sender
+from basil.peer.messages.manifest import Manifest, signed_by_sender
 from basil.peer.run import agreement
 from basil.peer.run.engine import LAGS
 from basil.peer.run.peer import TRAIN, Peer
@@ -19,6 +20,8 @@ from basil.protocol.requests import Arrival
 from chaos.wires import Call
 
 Key = tuple[str, int, str]  # of a manifest
+
+decode = lru_cache(1024)(manifests.decode)  # of one message it is asked again and again
 
 
 class Watch:

@@ -5,6 +5,7 @@ A channel has of gRPC's what peers use of it.  TLS is taken as given: a caller i
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -15,6 +16,7 @@ from basil.peer.members.identity import Identity
 from chaos.threads import World
 
 Code = grpc.StatusCode
+RECONNECT = 0.3  # seconds between two attempts to reach a node
 
 
 @dataclass
@@ -155,16 +157,19 @@ class Call:
     method: str
     frames: list[bytes]
     timeout: float
+    patient: bool = False  # it waits for a node that cannot be reached, as gRPC does
     answer: bytes | None = None
     code: Any = None
     ended: bool = False
     cancelled: bool = False
     waiting: list[Any] = field(default_factory=list)
     context: Context | None = None
+    life: int = 0  # of the node that calls
     answered: bytes | None = None  # by the node that was called, whether that arrives or not
 
     def begin(self) -> "Call":
         network, world = self.network, self.network.world
+        self.life = world.lives.get(self.identity.node, 0)
         network.sent += 1
         world.at(world.now + self.timeout, self.end, None, Code.DEADLINE_EXCEEDED)
         if network.happens(network.weather.lost):
@@ -177,10 +182,13 @@ class Call:
     def arrive(self) -> None:
         network = self.network
         served = network.reachable(self.identity.node, self.address)
-        if served is None:
-            network.world.at(network.world.now + 0.01, self.end, None, Code.UNAVAILABLE)
-        else:
-            network.world.spawn(lambda: self.serve(served), served.node)
+        world = network.world
+        if served is not None:
+            world.spawn(lambda: self.serve(served), served.node)
+        elif not self.patient:
+            world.at(world.now + 0.01, self.end, None, Code.UNAVAILABLE)
+        elif not self.ended and self.life == world.lives.get(self.identity.node, 0):
+            world.at(world.now + RECONNECT, self.arrive)
 
     def serve(self, served: Served) -> None:
         network = self.network
@@ -234,32 +242,32 @@ class Channel:
         self._network, self._identity, self._address = network, identity, address
         self._closed = False
 
-    def _call(self, method: str, frames: Iterable[bytes], timeout: float) -> Call:
+    def _call(
+        self, method: str, frames: Iterable[bytes], timeout: float, patient: bool = False
+    ) -> Call:
         if self._closed:
             raise ValueError("the channel is closed")
-        call = Call(self._network, self._identity, self._address, method, list(frames), timeout)
+        network, whose, frames = self._network, self._identity, list(frames)
+        call = Call(network, whose, self._address, method, frames, timeout, patient)
         self._network.says(call)
         return call.begin()
 
     def stream_unary(self, method: str) -> "Method":
-        return Method(lambda frames, timeout: self._call(method, frames, timeout))
+        return Method(partial(self._call, method))
 
     def unary_unary(self, method: str) -> "Method":
-        return Method(lambda data, timeout: self._call(method, [data], timeout))
+        return Method(lambda data, *how: self._call(method, [data], *how))
 
     def close(self) -> None:
         self._closed = True
 
 
-@dataclass
 class Method:
-    call: Callable[[Any, float], Call]
-
-    def future(self, frames: Any, timeout: float) -> Call:
-        return self.call(frames, timeout)
+    def __init__(self, call: Callable[..., Call]) -> None:
+        self._call = call
 
     def __call__(self, frames: Any, timeout: float, wait_for_ready: bool = False) -> bytes:
-        return self.call(frames, timeout).result()
+        return self._call(frames, timeout, wait_for_ready).result()
 
 
 class Server:
