@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from basil.errors import UserError
 from basil.experiment import Hooks, Machine, Setup, Simulation, set_up
 from basil.experiment.output import room_for
 from basil.recipe import parse, to_toml
+from basil.record import disk
 from basil.record.run_folder import CHECKPOINT, MODELS, SUMMARY
 
 from ring_helpers import files_of_run
@@ -46,8 +49,8 @@ class FullDisk:
         return OSError(self.number, os.strerror(self.number))
 
 
-class File:
-    """A file on such a disk."""
+class TextFile:
+    """A text file on such a disk."""
 
     def __init__(self, file: Any, disk: FullDisk) -> None:
         self._file, self._disk = file, disk
@@ -55,13 +58,13 @@ class File:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def __enter__(self) -> "File":
+    def __enter__(self) -> "TextFile":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def write(self, text: Any) -> int:
+    def write(self, text: str) -> int:
         if self._disk.full():
             self._file.write(text[: len(text) // 2])
             raise self._disk.error()
@@ -84,11 +87,18 @@ def on(full: FullDisk) -> Iterator[None]:
     really_open = io.open
 
     def opened(file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
-        if mode not in ("w", "a", "wb"):
+        if mode not in ("w", "a"):
             return really_open(file, mode, *words, **named)
         if full.full():
             raise full.error()
-        return File(really_open(file, mode, *words, **named), full)
+        return TextFile(really_open(file, mode, *words, **named), full)
+
+    def saved(tensors: Any, path: Path, metadata: Any) -> None:
+        save_file(tensors, path, metadata)
+        if full.full():
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+            text = os.strerror(full.number)
+            raise SafetensorError(f"Error: I/O error: {text} (os error {full.number})")
 
     def guarded(work: Any) -> Any:
         def call(*words: Any) -> Any:
@@ -100,6 +110,7 @@ def on(full: FullDisk) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(io, "open", opened)
+        patch.setattr(disk, "save_file", saved)
         patch.setattr(os, "replace", guarded(os.replace))
         patch.setattr(os, "fsync", guarded(lambda _: None))  # there is no power cut here
         yield

@@ -1,15 +1,15 @@
 """What must survive a power failure, and a disk that is full."""
 
 import errno
-import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
 
 from basil.errors import UserError
@@ -29,20 +29,6 @@ TAKES_NO_MORE = frozenset(
     )
 )
 """How writing fails on a disk that is full, read-only, broken or gone."""
-
-DTYPES = {
-    torch.bool: "BOOL",
-    torch.uint8: "U8",
-    torch.int8: "I8",
-    torch.int16: "I16",
-    torch.int32: "I32",
-    torch.int64: "I64",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float32: "F32",
-    torch.float64: "F64",
-}
-"""As a safetensors header has them."""
 
 
 def sync(path: Path) -> None:
@@ -90,30 +76,15 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """A safetensors file.  A disk that does not take it is an OSError, as for any other file.
-
-    The library's own way takes several times as long for a small model, and hides the system's
-    number in a text.
-    """
-    # The widest values first: a reader maps the file, and each value must be aligned.
-    ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
-    header: dict[str, Any] = {"__metadata__": metadata}
-    end = 0
-    for name, tensor in ordered:
-        start, end = end, end + tensor.nbytes
-        form = {"dtype": DTYPES[tensor.dtype], "shape": tensor.shape}
-        header[name] = {**form, "data_offsets": (start, end)}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for _, tensor in ordered:
-            file.write(bytes_of(tensor))
-
-
-def bytes_of(tensor: Tensor) -> memoryview:
-    """As it lies in memory; not a copy where that is in one piece."""
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
+    """A safetensors file.  A disk that does not take it is an OSError, as for any other file."""
+    try:
+        save_file(dict(tensors), path, metadata=metadata)
+    except SafetensorError as error:  # which has the system's number in its text only
+        found = re.search(r"os error (\d+)", str(error))
+        if found is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def check_room(folder: Path, needed: int) -> None:
