@@ -26,6 +26,7 @@ from chaos.disks import Disks
 from chaos.faults import Faults, Plan, some_weather
 from chaos.insiders import Insider
 from chaos.machine import simulated
+from chaos.seals import the_same_keys
 from chaos.threads import World
 from chaos.watch import Watch, manifest_of
 from chaos.wires import Call, Network, Weather
@@ -76,7 +77,8 @@ def recipe() -> str:
 def rings() -> Path:
     """Keys and certificates, made once; each night has a copy."""
     folder = Path(tempfile.mkdtemp(prefix="basil-chaos-")) / "ring"
-    authority.init(folder, recipe(), [f"127.0.0.1:{2000 + i}" for i in range(NODES)])
+    with the_same_keys():
+        authority.init(folder, recipe(), [f"127.0.0.1:{2000 + i}" for i in range(NODES)])
     return folder
 
 
@@ -136,7 +138,7 @@ class Night:
             world, self.network, disks, self.watch, self.folder, self._start, self._done, self._say
         )
         heard = self._say if self.tell else None
-        with simulated(world, disks, self.network, heard, self.quiet), _litter():
+        with simulated(world, disks, self.network, heard, self.quiet):
             for node in range(NODES):
                 self._start(node, 0.0 if self.quiet else draw.choice([1, 1, 5]) * draw.random())
             if not self.quiet:
@@ -244,5 +246,5 @@ def night(
     """`tell`: print what the nodes log, and what happens to them."""
     torch.set_num_threads(1)
     root = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="basil-night-", dir=root) as folder:
+    with tempfile.TemporaryDirectory(prefix="basil-night-", dir=root) as folder, _litter():
         return Night(seed, Path(folder), quiet, tell, without).run()

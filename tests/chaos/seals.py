@@ -1,17 +1,20 @@
 """Signatures that take no time: like TLS, that nobody can forge them is taken as given."""
 
 import hashlib
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from basil.peer.members import identity
-from basil.peer.members.roster import Member
+from basil.peer.members import authority, identity
+from basil.peer.members.roster import Member, Roster
 
 
 class Seal:
@@ -43,7 +46,26 @@ def instead_of_keys() -> Iterator[None]:
         return Seal(identity.raw_public_key(read(path)))
 
     with (
+        # Of the certificates, which are others in every process.
+        patch.object(Roster, "digest", property(lambda roster: f"{roster.version:064x}")),
         patch.object(identity, "read_signing_key", lambda path: sealing(path.read_bytes(), path)),
         patch.object(Member, "key", property(lambda member: Seal(member.public_key))),
+    ):
+        yield
+
+
+@contextmanager
+def the_same_keys() -> Iterator[None]:
+    """A night's name and signatures are the same in every process: a lie may hang on each bit."""
+    numbers = count(1)
+
+    class Key:
+        @staticmethod
+        def generate() -> Ed25519PrivateKey:
+            return Ed25519PrivateKey.from_private_bytes(next(numbers).to_bytes(32))
+
+    with (
+        patch.object(authority, "Ed25519PrivateKey", Key),
+        patch.object(secrets, "token_hex", lambda size: "0" * 2 * size),
     ):
         yield

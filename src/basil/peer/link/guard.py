@@ -32,7 +32,7 @@ class Guard:
 
     def __init__(self, stall: float, beside: Callable[[], object] = lambda: None) -> None:
         self.stall, self._beside = stall, beside
-        self._watched: set[Watched] = set()
+        self._watched: dict[Watched, None] = {}  # a set in order: nights are replayed
         self._lock = host.lock()
         self._over = host.event()
         self._thread = host.thread(target=self._run, name="basil-guard", daemon=True)
@@ -51,12 +51,12 @@ class Guard:
         now = host.monotonic()
         watched = Watched(cancel, now + seconds, now)
         with self._lock:
-            self._watched.add(watched)
+            self._watched[watched] = None
         try:
             yield watched
         finally:
             with self._lock:
-                self._watched.discard(watched)
+                del self._watched[watched]
 
     def _run(self) -> None:
         while not self._over.wait(SWEEP):
