@@ -1,6 +1,7 @@
 """Connections that somebody holds to keep others out: whoever holds the most gives way."""
 
 import socket
+import struct
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from hostile_http2 import call, frame, raw
 from peer_helpers import QUICK, STAGE, Peer, model, until
 
 MANY = 60
+STREAMS_AT_ONCE, WINDOW = 3, 4  # of the settings of HTTP/2: RFC 9113, section 6.5.2
 # 16 places for four; nothing is closed for any other reason while a test runs.
 PATIENT = {"handshake": 120.0, "keepalive": 120.0, "keepalive_answer": 120.0}
 LIMITS = replace(QUICK, connections=4, asks_burst=1000, **PATIENT)  # type: ignore[arg-type]
@@ -66,6 +68,27 @@ def test_connections_are_known_by_their_other_end() -> None:
     assert _place_of("ipv6:%5B::1%5D:4711") == ("::1", 4711)
     assert _place_of("ipv6:[::ffff:10.0.0.1]:80") == ("10.0.0.1", 80)
     assert _place_of("unix:") == ("", 0)
+
+
+def test_what_comes_before_anybody_reads_it_is_bounded(ring: Path) -> None:
+    """HTTP/2 lets a client send no more than the server's settings say."""
+    with Peer(ring, 1, LIMITS) as victim, raw(ring / "node-0", victim.transport.address) as link:
+        kind, settings = _first_frame(link)
+    assert kind == 4
+    values = dict(struct.iter_unpack(">HI", settings))
+    assert (values[STREAMS_AT_ONCE], values[WINDOW]) == (rpc.STREAMS, LIMITS.window)
+
+
+def _first_frame(link: socket.socket) -> tuple[int, bytes]:
+    head = _exactly(link, 9)
+    return head[3], _exactly(link, int.from_bytes(head[:3], "big"))
+
+
+def _exactly(link: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        data += link.recv(count - len(data))
+    return data
 
 
 def test_nobody_is_disturbed_as_long_as_there_is_room(ring: Path) -> None:

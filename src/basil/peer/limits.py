@@ -37,6 +37,7 @@ class Limits:
 
     # -- all of them
     transfers: int | None = None  # bodies on their way in at the same time
+    window: int = MIB // 4  # bytes of a call that come in before anybody takes them
     question: int = MIB // 4  # bytes of a question
     connections: int = 64  # incoming connections, times the number of members
     handshake: float = 5.0  # seconds for a TLS handshake

@@ -22,6 +22,7 @@ from basil.peer.members.identity import Identity
 SERVICE = "basil.Peer"
 DELIVER, ASK = f"/{SERVICE}/Deliver", f"/{SERVICE}/Ask"
 STREAMS = 2  # at once on one connection: a transfer and a question
+FRAME = 1 << 20  # bytes of an HTTP/2 frame: gRPC has less to do with fewer of them
 _M_ARENA_MAX = -8  # of glibc's malloc.h
 
 
@@ -39,6 +40,8 @@ def server(
         *_at_both_ends(limits),
         ("grpc.max_concurrent_streams", STREAMS),
         ("grpc.so_reuseport", 0),
+        ("grpc.http2.lookahead_bytes", limits.window),
+        ("grpc.http2.max_frame_size", FRAME),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
         ("grpc.server_handshake_timeout_ms", round(1000 * limits.handshake)),
         ("grpc.max_allowed_incoming_connections", places(limits, members)),
