@@ -1,5 +1,8 @@
 """A ring of real peer code through ruined nights, in a simulated world (`make chaos` runs more)."""
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -23,6 +26,23 @@ def test_a_night_is_the_same_again() -> None:
     one, again = night(14), night(14)
     assert one == again
     assert one.faults > 0
+
+
+def test_a_night_is_the_same_in_another_process() -> None:
+    """Keys and names are, too: Byzantine nodes flip bits of them."""
+    command = (
+        "from chaos.night import night; found = night(54); print(found.messages, found.seconds)"
+    )
+    where = os.pathsep.join(str(ROOT / name) for name in ("src", "tests"))
+    other = subprocess.run(
+        [sys.executable, "-c", command],
+        env={**os.environ, "PYTHONPATH": where},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = night(54)
+    assert other.stdout == f"{here.messages} {here.seconds}\n"
 
 
 @pytest.mark.parametrize("tens", range(10))
