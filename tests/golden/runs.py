@@ -4,7 +4,9 @@
     python tests/golden/runs.py --write     # keep them: the results of runs are meant to change
 
 Through the public API alone, so that it outlives any redesign.  The instruction sets that
-libraries choose among are fixed, so that all x86 processors agree.
+libraries choose among are fixed, so that all x86 processors agree.  A run without a digest there
+has changed since, and waits for `--write` on an x86: no digest is better than one that nobody has
+seen come out of such a processor.
 """
 
 import json
