@@ -32,8 +32,8 @@ def test_one_lie_about_the_round_makes_no_node_finish_that_took_no_turn(
         assert heard is not None
         return Hello(heard.digest, TRAINING, 10**6, 0.1).encode()
 
-    with Peer(ring.folder, 2) as liar:
-        liar.transport.answers[HELLO] = lie
+    with Peer(ring.folder, 2) as byzantine:
+        byzantine.transport.answers[HELLO] = lie
         ring.start_all("--linger", "0", but=[2])
         assert ring.wait([0, 1]) == {0: 1, 1: 1}, ring.story([0, 1])
     assert "has taken no turn: others say that all 4 rounds are over" in ring.log(0)

@@ -122,10 +122,10 @@ def test_manifests_of_a_node_that_is_excluded_cost_nothing(
     ring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two members that lie together: one signs all that the other passes on."""
-    with Peer(ring, 1) as b, Peer(ring, 2) as helper, Rogue(ring, 0) as liar:
-        manifest, body = liar.packed(5, model())
-        assert liar.deliver(1, frames_of(manifest, body)) == "taken"
-        signed = [liar.signed(manifest, sha256=f"{i:064x}").encode() for i in range(BATCH)]
+    with Peer(ring, 1) as b, Peer(ring, 2) as helper, Rogue(ring, 0) as byzantine:
+        manifest, body = byzantine.packed(5, model())
+        assert byzantine.deliver(1, frames_of(manifest, body)) == "taken"
+        signed = [byzantine.signed(manifest, sha256=f"{i:064x}").encode() for i in range(BATCH)]
         looks = _count_looks(monkeypatch)
         for _ in range(3):
             assert helper.transport.ask(1, SEEN, b"\n".join(signed), 20.0) == b"compared"

@@ -35,7 +35,7 @@ def federated(work: Work, byzantine: int, aggregator: dict) -> Moment:
     server = Server(
         {**common, "test_loader": loaders[0], "aggregator_info": aggregator, "pre_agg_list": []}
     )
-    liars = ByzantineClient({"name": "Gaussian", "f": byzantine, "parameters": {}})
+    attackers = ByzantineClient({"name": "Gaussian", "f": byzantine, "parameters": {}})
     laps = []
     for _ in range(work.rounds):
         state = server.get_dict_parameters()
@@ -45,7 +45,7 @@ def federated(work: Work, byzantine: int, aggregator: dict) -> Moment:
         for client in clients:
             client.compute_model_update(work.steps)
             sent.append(client.get_flat_parameters())
-        server.update_model_with_weights(sent + liars.apply_attack(sent))
+        server.update_model_with_weights(sent + attackers.apply_attack(sent))
         laps.append(now())
     return work.milliseconds(laps, len(clients))
 

@@ -69,7 +69,7 @@ class Compute:
         canonical: bool = False,
         optimizer: Optimizer = SGD,
     ) -> None:
-        if ARM:  # oneDNN takes ten times as long for a small network there, and longer for any
+        if ARM:  # a call of oneDNN costs more there than a small network's arithmetic
             torch.backends.mkldnn.set_flags(False)
         self.pool = pool
         self.device = pool.device

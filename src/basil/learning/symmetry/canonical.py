@@ -133,8 +133,9 @@ class Canonical:
         normal, factors = model.clone(), []
         for units, target in zip(self.symmetries.scaled, self._targets, strict=True):
             sizes = typical(_rows(units, normal))
-            factors.append(torch.where(sizes == 0, 0.0, target / sizes))
-            units.read(normal, torch.where(sizes == 0, 1.0, target / sizes))
+            factor = torch.where(sizes == 0, 0.0, target / sizes)
+            units.read(normal, torch.where(sizes == 0, 1.0, factor))
+            factors.append(factor)
         return factors, self._growth.size(normal)
 
     def _grown(self, output: Tensor) -> Tensor:
