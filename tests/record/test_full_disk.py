@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from basil.errors import UserError
 from basil.experiment import Hooks, Machine, Setup, Simulation, set_up
 from basil.experiment.output import room_for
 from basil.recipe import parse, to_toml
-from basil.record import disk
 from basil.record.run_folder import CHECKPOINT, MODELS, SUMMARY
 
 from ring_helpers import files_of_run
@@ -49,8 +46,8 @@ class FullDisk:
         return OSError(self.number, os.strerror(self.number))
 
 
-class TextFile:
-    """A text file on such a disk."""
+class File:
+    """A file on such a disk."""
 
     def __init__(self, file: Any, disk: FullDisk) -> None:
         self._file, self._disk = file, disk
@@ -58,17 +55,17 @@ class TextFile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def __enter__(self) -> "TextFile":
+    def __enter__(self) -> "File":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def write(self, text: str) -> int:
+    def write(self, content: Any) -> int:
         if self._disk.full():
-            self._file.write(text[: len(text) // 2])
+            self._file.write(content[: len(content) // 2])
             raise self._disk.error()
-        return int(self._file.write(text))
+        return int(self._file.write(content))
 
     def flush(self) -> None:
         if self._disk.full():
@@ -87,18 +84,11 @@ def on(full: FullDisk) -> Iterator[None]:
     really_open = io.open
 
     def opened(file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
-        if mode not in ("w", "a"):
+        if mode not in ("w", "a", "wb"):
             return really_open(file, mode, *words, **named)
         if full.full():
             raise full.error()
-        return TextFile(really_open(file, mode, *words, **named), full)
-
-    def saved(tensors: Any, path: Path, metadata: Any) -> None:
-        save_file(tensors, path, metadata)
-        if full.full():
-            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-            text = os.strerror(full.number)
-            raise SafetensorError(f"Error: I/O error: {text} (os error {full.number})")
+        return File(really_open(file, mode, *words, **named), full)
 
     def guarded(work: Any) -> Any:
         def call(*words: Any) -> Any:
@@ -110,7 +100,6 @@ def on(full: FullDisk) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(io, "open", opened)
-        patch.setattr(disk, "save_file", saved)
         patch.setattr(os, "replace", guarded(os.replace))
         patch.setattr(os, "fsync", guarded(lambda _: None))  # there is no power cut here
         yield

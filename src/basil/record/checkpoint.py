@@ -22,7 +22,7 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.protocol.requests import Rejoin
-from basil.record.disk import replacing, save_tensors
+from basil.record.disk import content_of, replacing, save_tensors
 
 TENSOR, REJOIN = "tensor:", "rejoin:"
 
@@ -98,7 +98,7 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         total.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        total.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        total.update(content_of(tensor))
     return total.hexdigest()
 
 
