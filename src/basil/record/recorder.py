@@ -19,7 +19,6 @@ from basil.protocol.numbering import RING
 from basil.protocol.requests import Record
 from basil.record import checkpoint
 from basil.record.callback import Callback
-from basil.record.disk import sync
 from basil.record.evaluate import Evaluation, evaluate
 from basil.record.run_folder import CHECKPOINT, CHECKPOINT_BEFORE, JOINS, METRICS, SELECTIONS
 from basil.topology import Ring
@@ -256,13 +255,12 @@ class Recorder:
     def save(self, engine: Engine, keep_before: bool = False) -> None:
         """keep_before: who may be heard by others must not go back to an older checkpoint."""
         self._settle()
-        self._metrics.flush()
-        self._selections.flush()
-        if self._joins is not None:
-            self._joins.flush()
-        for name in FILES:  # a checkpoint says how long they are: that must hold after a power cut
-            if (self.folder / name).exists():
-                sync(self.folder / name)
+        # A checkpoint says how long these files are: that must hold after a power cut.
+        files = [self._metrics, self._selections, *([self._joins] if self._joins else [])]
+        for file in files:
+            file.flush()
+        for file in files:
+            host.disk.fsync(file.fileno())
         mine = {
             "round": self.round,
             "evaluated": self.evaluated,

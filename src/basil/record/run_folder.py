@@ -104,7 +104,7 @@ def drop_leftovers(folder: Path) -> None:
 
 def write_json(path: Path, value: Any, durable: bool = False) -> None:
     with replacing(path, durable) as partial:
-        partial.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        partial.write_bytes(json.dumps(value, indent=1).encode() + b"\n")
 
 
 def save_models(path: Path, models: Mapping[int, Tensor], layout: Layout) -> None:

@@ -116,6 +116,8 @@ class Canonical:
 
     def _scaled(self, model: Tensor) -> Tensor:
         vector = model.clone()
+        if not self.symmetries.scaled:
+            return vector
         factors, output = self._normal(model)
         growth = self._grown(output) ** (1 / self._growth.layers)
         scaled = zip(self.symmetries.scaled, factors, self._growth.powers, strict=True)

@@ -35,18 +35,23 @@ class Tallies(dict[int, Tally]):
 
     def add(self, node: int, **counts: int) -> None:
         with self._lock:
-            tally = self.setdefault(node, Tally())
+            tally = self._of(node)
             for name, count in counts.items():
                 setattr(tally, name, getattr(tally, name) + count)
 
     def refuse(self, node: int | None, reason: str) -> None:
         with self._lock:
-            counter = self.strangers if node is None else self.setdefault(node, Tally()).refused
+            counter = self.strangers if node is None else self._of(node).refused
             counter[reason] += 1
 
     def reject(self, node: int, reason: str) -> None:
         with self._lock:
-            self.setdefault(node, Tally()).rejected[reason] += 1
+            self._of(node).rejected[reason] += 1
+
+    def _of(self, node: int) -> Tally:
+        if node not in self:  # a member that was added since
+            self[node] = Tally()
+        return self[node]
 
     def totals(self) -> tuple[int, int]:
         """Messages of members that were not taken, and failures to send."""

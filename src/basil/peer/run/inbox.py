@@ -8,6 +8,7 @@ a message that did not come.)  What one sender has there is bounded: of a flood 
 survives a crash.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from basil.protocol.requests import Arrival, Body, Missing
 from basil.record import checkpoint
 
 BLOCK = 4096  # bytes that a file has beside its tensor, at most
+SUFFIX = ".safetensors"
 
 
 class Stopped(Exception):
@@ -62,7 +64,7 @@ class Inbox:
             self._number += 1
             if self._folder is not None and self._has_room(sender, _bytes(body)):
                 with suppress(OSError):  # it is here all the same, until a crash
-                    path = self._folder / f"{self._number:09d}.safetensors"
+                    path = self._folder / f"{self._number:09d}{SUFFIX}"
                     checkpoint.save(path, [sender, k, body])
                     self._files[self._number] = sender, _bytes(body)
             self._insert(self._number, arrival, envelope)
@@ -168,6 +170,8 @@ def _bytes(body: Body) -> int:
 
 
 def _files(folder: Path | None) -> list[tuple[int, Path]]:
-    if folder is None:
+    """By their numbers."""
+    if folder is None or not folder.is_dir():
         return []
-    return sorted((int(f.stem), f) for f in folder.glob("*.safetensors") if f.stem.isdecimal())
+    stems = (name.removesuffix(SUFFIX) for name in os.listdir(folder) if name.endswith(SUFFIX))
+    return sorted((int(stem), folder / (stem + SUFFIX)) for stem in stems if stem.isdecimal())
