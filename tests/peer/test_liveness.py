@@ -316,7 +316,14 @@ def test_whatever_a_peer_says_is_a_hello_or_nothing(payload: bytes) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"phase": "dancing"}, {"round": -1}, {"round": 1e400}, {"turn": float("nan")}, {"turn": -1}],
+    [
+        {"phase": "dancing"},
+        {"round": -1},
+        {"round": 1e400},
+        {"turn": float("nan")},
+        {"turn": -1},
+        {"more": "x" * agreement.LONGEST},
+    ],
 )
 def test_a_hello_that_makes_no_sense_is_none(change: dict[str, Any]) -> None:
     assert decode(json.dumps({**json.loads(hello()), **change}).encode()) is None

@@ -8,7 +8,7 @@ digest is signed, not the body, since Ed25519 takes five times as long as SHA-25
 import json
 import re
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from basil.errors import UserError
@@ -68,8 +68,12 @@ class Manifest:
         )
 
 
+@lru_cache(maxsize=512)
 def decode(data: bytes) -> Manifest:
-    """A manifest in its canonical form, or `Refused`.  Whether it is signed is another question."""
+    """A manifest in its canonical form, or `Refused`.  Whether it is signed is another question.
+
+    A node that has been sent one is told of it by others, too.
+    """
     if len(data) > MANIFEST:
         raise Refused("manifest", f"{len(data)} bytes")
     try:

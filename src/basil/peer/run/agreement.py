@@ -22,6 +22,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sized
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from basil.errors import UserError
@@ -37,6 +38,7 @@ SETTLES = 5.0  # seconds in which a new roster reaches everybody
 JOINING, SHARING, TRAINING, DONE = "joining", "sharing", "training", "done"
 PHASES = (JOINING, SHARING, TRAINING, DONE)
 TELLS = 2.0  # seconds after which a node that waits for a quorum says so
+LONGEST = 1024  # bytes that a node says about itself
 HERE = 5.0  # seconds for which a node that has answered is taken to be here
 
 
@@ -71,13 +73,23 @@ class Hello:
     turn: float  # seconds that a turn takes on its machine
 
     def encode(self) -> bytes:
-        return json.dumps(vars(self)).encode()
+        return _encode(self)
+
+
+@lru_cache(maxsize=64)  # many ask, and little changes
+def _encode(hello: Hello) -> bytes:
+    return json.dumps(vars(hello)).encode()
 
 
 def decode(payload: bytes | None) -> Hello | None:
     """What a peer said, if it can be one: it may say anything."""
+    return None if payload is None or len(payload) > LONGEST else _decode(payload)
+
+
+@lru_cache(maxsize=256)  # most say the same again
+def _decode(payload: bytes) -> Hello | None:
     try:
-        tree: Any = json.loads(payload or b"")
+        tree: Any = json.loads(payload)
         hello = Hello(
             str(tree["digest"])[:64], tree["phase"], int(tree["round"]), float(tree["turn"])
         )
