@@ -48,13 +48,13 @@ class Disks:
     fdatasync = fsync
 
     def _force(self, file: int) -> None:
-        path = os.readlink(f"/proc/self/fd/{file}")
-        if stat.S_ISDIR(os.fstat(file).st_mode):
+        path, about = os.readlink(f"/proc/self/fd/{file}"), os.fstat(file)
+        if stat.S_ISDIR(about.st_mode):
             for renamed, content in self._renamed.pop(path, {}).items():
                 if content is not None:
                     self._kept[renamed] = content
         else:
-            self._kept[path] = _content(path)
+            self._kept[path] = _content(path, about.st_size)
 
     def replace(self, source: Path, target: Path) -> None:
         self._takes()
@@ -145,10 +145,10 @@ class Disks:
             path.write_bytes(now[: draw.randint(0, len(now))])
 
 
-def _content(path: str) -> bytes:
+def _content(path: str, size: int) -> bytes:
     """Of a small file."""
     file = os.open(path, os.O_RDONLY)
     try:
-        return os.read(file, os.fstat(file).st_size)
+        return os.read(file, size)
     finally:
         os.close(file)

@@ -1,9 +1,10 @@
 """What is the same in every night, and made once: who takes part, the recipe, samples, networks."""
 
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,8 +21,8 @@ from basil.learning.symmetry.find import find
 from basil.peer.members import roster
 from basil.peer.members.identity import Identity, load_identity
 from basil.peer.members.roster import Roster
-from basil.peer.run import peer, start
-from basil.recipe import Recipe, parse
+from basil.peer.run import peer, recording, start
+from basil.recipe import Recipe, parse, to_toml
 
 
 @contextmanager
@@ -35,16 +36,23 @@ def known() -> Iterator[None]:
         patch.object(peer, "parse", _recipe),
         patch.object(peer, "local_node_of", _local_node),
         patch.object(peer, "set_up", _set_up),
+        patch.object(peer, "to_toml", _toml),
+        patch.object(recording, "to_toml", _toml),
+        patch.object(tomllib, "loads", _read_toml),
+        patch.object(NodeData, "draw", _draw),
     ):
         yield
 
 
 _load = cache(data.load)
+_draw = lru_cache(4096)(NodeData.draw)  # a node's batches are the same in every night
+_read_toml = lru_cache(64)(tomllib.loads)  # nobody changes what was read
 _parse_roster = roster.parse
 _found: dict[str, Any] = {}
 _rosters: dict[bytes, Roster] = {}
 _identities: dict[str, Identity] = {}
 _recipes: dict[str, Recipe] = {}
+_texts: dict[int, tuple[Recipe, str]] = {}
 _nodes: dict[tuple[int, int, str], LocalNode] = {}
 _setups: dict[int, Setup] = {}
 
@@ -73,6 +81,12 @@ def _recipe(tree: dict[str, Any], source: str) -> Recipe:
     if key not in _recipes:
         _recipes[key] = parse(tree, source)
     return _recipes[key]
+
+
+def _toml(recipe: Recipe) -> str:
+    if id(recipe) not in _texts:
+        _texts[id(recipe)] = recipe, to_toml(recipe)  # it stays, so that no other has its number
+    return _texts[id(recipe)][1]
 
 
 def _local_node(recipe: Recipe, node: int, options: start.Options) -> LocalNode:

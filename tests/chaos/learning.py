@@ -7,6 +7,7 @@ bit, computes with the real thing.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
@@ -20,6 +21,7 @@ from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses, Selection, tensor_of
 
 Array = NDArray[np.float32]
+Labels = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @contextmanager
@@ -32,7 +34,8 @@ def instead_of_torch() -> Iterator[None]:
 
 
 def _score(self: Compute, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
-    losses = [_losses(self.pool, model.numpy(), batch)[0] for batch in batches]
+    vector = model.numpy()
+    losses = [_losses(vector, *_arrays(self.pool, batch))[0] for batch in batches]
     return [Losses(torch.from_numpy(np.where(np.isfinite(x), x, np.inf))) for x in losses]
 
 
@@ -46,9 +49,10 @@ def _train(
 ) -> Tensor:
     vector = tensor_of(model).numpy().copy()
     for batch in batches:
-        _, shares, x, y = _losses(self.pool, vector, batch)
-        shares[np.arange(len(y)), y] -= 1
-        shares *= np.float32(rate / len(y))
+        x, labels = _arrays(self.pool, batch)
+        shares = _shares(*_losses(vector, x, labels)[1:])
+        shares[labels] -= 1
+        shares *= np.float32(rate / len(x))
         weights, bias = _parts(vector, shares.shape[1])
         weights -= shares.T @ x
         bias -= shares.sum(0)
@@ -58,26 +62,41 @@ def _train(
 def _tested(
     self: Compute, models: Sequence[Tensor], pool: Pool, samples: int, tallies: object = ()
 ) -> Tested:
-    whole = Batch(np.arange(samples))
+    x, labels = _arrays(pool, _first(pool, samples))
     found: Tested = []
     for model in models:
-        losses, shares, _, y = _losses(pool, model.numpy(), whole)
-        found.append((float(losses.mean()), float((shares.argmax(1) == y).mean())))
+        losses, odds, total = _losses(model.numpy(), x, labels)
+        right = _shares(odds, total).argmax(1) == labels[1]
+        found.append((float(losses.mean()), float(right.mean())))
     return found
 
 
-def _losses(pool: Pool, vector: Array, batch: Batch) -> tuple[Array, Array, Array, Any]:
-    """Of each sample; the classes' shares; inputs and labels."""
+@lru_cache(maxsize=64)
+def _first(pool: Pool, samples: int) -> Batch:
+    """So many of them."""
+    return Batch(np.arange(samples))
+
+
+@lru_cache(maxsize=4096)  # `known` keeps batches
+def _arrays(pool: Pool, batch: Batch) -> tuple[Array, Labels]:
+    """Inputs as rows, and where in a matrix of classes the labels are."""
     inputs, labels = pool.inputs(batch)
-    x, y = inputs.numpy().reshape(len(inputs), -1), labels.numpy()
+    return inputs.numpy().reshape(len(inputs), -1), (np.arange(len(labels)), labels.numpy())
+
+
+def _losses(vector: Array, x: Array, labels: Labels) -> tuple[Array, Array, Array]:
+    """Of each sample; the odds of its classes, and their sum."""
     weights, bias = _parts(vector, vector.size // (x.shape[1] + 1))
     scores = x @ weights.T + bias
     scores -= scores.max(1, keepdims=True)
-    shares = np.exp(scores)
-    total = shares.sum(1)
-    losses = np.log(total) - scores[np.arange(len(y)), y]
-    shares /= total[:, None]
-    return losses, shares, x, y
+    odds = np.exp(scores)
+    total = odds.sum(1)
+    return np.log(total) - scores[labels], odds, total
+
+
+def _shares(odds: Array, total: Array) -> Array:
+    odds /= total[:, None]
+    return odds
 
 
 def _parts(vector: Array, classes: int) -> tuple[Array, Array]:

@@ -21,10 +21,12 @@ class Seal:
     """In the place of both keys of a pair: in this world nobody seals with another's."""
 
     def __init__(self, raw: bytes) -> None:
-        self._raw = raw
+        self._raw, self._blank = raw, hashlib.blake2b(key=raw)
 
     def sign(self, content: bytes) -> bytes:
-        return hashlib.blake2b(content, key=self._raw).digest()
+        seal = self._blank.copy()
+        seal.update(content)
+        return seal.digest()
 
     def verify(self, signature: bytes, content: bytes) -> None:
         if signature != self.sign(content):
@@ -39,7 +41,7 @@ class Seal:
 
 @contextmanager
 def instead_of_keys() -> Iterator[None]:
-    read = identity.read_signing_key
+    read, seal_of = identity.read_signing_key, cache(Seal)
 
     @cache
     def sealing(content: bytes, path: Path) -> Seal:
@@ -49,7 +51,7 @@ def instead_of_keys() -> Iterator[None]:
         # Of the certificates, which are others in every process.
         patch.object(Roster, "digest", property(lambda roster: f"{roster.version:064x}")),
         patch.object(identity, "read_signing_key", lambda path: sealing(path.read_bytes(), path)),
-        patch.object(Member, "key", property(lambda member: Seal(member.public_key))),
+        patch.object(Member, "key", property(lambda member: seal_of(member.public_key))),
     ):
         yield
 

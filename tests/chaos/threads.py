@@ -7,10 +7,10 @@ interrupted where it takes a lock, is drawn from the seed.  So a night is the sa
 A node that is killed is never resumed: none of its `finally` blocks runs while the world goes on.
 """
 
-import heapq
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
@@ -29,9 +29,9 @@ class Task:
         self.waiters: list[Task] = []
         self._work = work
         self._number = 0  # of the wait that it is in
-        self.greenlet = greenlet(self._run, parent=world.hub)
+        self.greenlet: greenlet | None = None  # once it has begun
 
-    def _run(self) -> None:
+    def run(self) -> None:
         try:
             self._work()
         except GreenletExit:
@@ -68,28 +68,30 @@ class World:
         self.errors: list[tuple[int | None, BaseException]] = []
         self.over = False
         self._queue: list[tuple[float, float, int, Callable[..., object], tuple[Any, ...]]] = []
-        self._numbers = count()
+        self._order = count().__next__  # of two with the same draw, who came first
+        self._draw = self.random.random
         self._tasks: dict[int | None, list[Task]] = {}
-        self._locks = 0  # until somebody is interrupted
+        self._idle: list[greenlet] = []  # their threads have ended
+        self.locks = 0  # until somebody is interrupted
 
     # -- the clock -----------------------------------------------------------------------------
 
-    def clock(self) -> Clock:
-        """Of the node that asks."""
-        return self.clocks.get(self.node) or TRUE
-
     def monotonic(self) -> float:
-        return self.clock().shows(self.now)
+        """By the clock of the node that asks."""
+        clock = self.clocks.get(self.node)
+        return self.now if clock is None else clock.shows(self.now)
 
     def at(self, moment: float, work: Callable[..., object], *args: Any) -> None:
-        moment = max(moment, self.now)
-        heapq.heappush(self._queue, (moment, self.random.random(), next(self._numbers), work, args))
+        if moment < self.now:
+            moment = self.now
+        heappush(self._queue, (moment, self._draw(), self._order(), work, args))
 
     def run(self, until: float, ended: Callable[[], bool] = lambda: False) -> None:
         """Let all go on until then, or until nothing is left to do."""
         assert getcurrent() is self.hub
-        while self._queue and not ended():
-            moment, _, _, work, args = heapq.heappop(self._queue)
+        queue = self._queue
+        while queue and not ended():
+            moment, _, _, work, args = heappop(queue)
             if moment > until:
                 break
             self.now = moment
@@ -99,7 +101,8 @@ class World:
 
     @property
     def node(self) -> int | None:
-        return None if self.task is None else self.task.node
+        task = self.task
+        return None if task is None else task.node
 
     def spawn(self, work: Callable[[], object], node: int | None, delay: float = 0.0) -> Task:
         task = Task(self, work, node)
@@ -110,13 +113,24 @@ class World:
     def _resume(self, task: Task, number: int) -> None:
         if task.done or task.dead or task._number != number:
             return
-        if self.frozen.get(task.node, 0.0) > self.now:
+        if self.frozen and self.frozen.get(task.node, 0.0) > self.now:
             self.at(self.frozen[task.node], self._resume, task, number)
             return
         task._number += 1
         self.task = task
+        if task.greenlet is None:
+            idle = self._idle
+            task.greenlet = idle.pop() if idle else greenlet(self._threads, parent=self.hub)
         task.greenlet.switch()
         self.task = None
+
+    def _threads(self) -> None:
+        """One after the other: a new greenlet costs ten times as much as a switch to one."""
+        while not self.over:
+            assert self.task is not None
+            self.task.run()
+            self._idle.append(getcurrent())
+            self.hub.switch()
 
     def park(self, seconds: float | None = None) -> bool:
         """Wait to be woken, or for so long by this node's clock.  Was it woken?"""
@@ -125,9 +139,10 @@ class World:
             raise GreenletExit  # of a dead node, when its remains are collected
         task.woken = False
         if seconds is not None:
+            clock = self.clocks.get(task.node)
+            real = seconds if clock is None else seconds / clock.rate
             # However short: a loop that waits for a deadline must get past it.
-            real = max(INSTANT, seconds / self.clock().rate)
-            self.at(self.now + real, self._resume, task, task._number)
+            self.at(self.now + max(INSTANT, real), self._resume, task, task._number)
         self.hub.switch()
         if task.dead or self.over:
             raise GreenletExit
@@ -138,11 +153,10 @@ class World:
             task.woken = True
             self.at(self.now, self._resume, task, task._number)
 
-    def maybe_yield(self) -> None:
-        self._locks -= 1
-        if self._locks < 0:
-            self._locks = self.random.randrange(2 * BETWEEN)
-            self.park(0.0)
+    def interrupt(self) -> None:
+        """Who runs, where it takes a lock."""
+        self.locks = self.random.randrange(2 * BETWEEN)
+        self.park(0.0)
 
     def kill(self, node: int) -> None:
         """As SIGKILL: nothing of it runs any more."""
@@ -160,12 +174,11 @@ class World:
             if not task.done and task.greenlet:
                 with suppress(Exception):  # it is gone, and was to be
                     task.greenlet.throw(GreenletExit)
+        for each in self._idle:
+            each.switch()
 
 
-TRUE = Clock()
-
-
-class Lock(AbstractContextManager["Lock"]):
+class Lock(AbstractContextManager[bool]):
     """Also an RLock: whoever holds it may take it again."""
 
     def __init__(self, world: World) -> None:
@@ -179,16 +192,19 @@ class Lock(AbstractContextManager["Lock"]):
         task = world.task
         if task is None or task.dead or world.over:
             return True
-        world.maybe_yield()
+        world.locks -= 1
+        if world.locks < 0:
+            world.interrupt()
         while self._holder is not None and self._holder is not task and not self._holder.dead:
             if not blocking:
                 return False
             self._waiters.append(task)
             world.park(None if timeout < 0 else timeout)
-        self._holder, self._depth = task, self._depth + 1 if self._holder is task else 1
+        self._depth = self._depth + 1 if self._holder is task else 1
+        self._holder = task
         return True
 
-    def release(self) -> None:
+    def release(self, *error: object) -> None:
         if self._holder is not None and self._holder is self._world.task:
             self._depth -= 1
             if self._depth == 0:
@@ -202,36 +218,24 @@ class Lock(AbstractContextManager["Lock"]):
                 self._world.wake(waiter)
         return depth
 
-    def __enter__(self) -> "Lock":
-        self.acquire()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
+    __enter__, __exit__ = acquire, release
 
 
-class Condition(AbstractContextManager["Condition"]):
+class Condition(Lock):
     def __init__(self, world: World) -> None:
-        self._world, self._lock = world, Lock(world)
-        self._waiters: list[Task] = []
-
-    def __enter__(self) -> "Condition":
-        self._lock.acquire()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.release()
+        super().__init__(world)
+        self._sleepers: list[Task] = []
 
     def wait(self, timeout: float | None = None) -> bool:
         task = self._world.task
         assert task is not None
-        self._waiters.append(task)
-        depth = self._lock.free()
+        self._sleepers.append(task)
+        depth = self.free()
         woken = self._world.park(timeout)
-        if task in self._waiters:
-            self._waiters.remove(task)
-        self._lock.acquire()
-        self._lock._depth = depth
+        if task in self._sleepers:
+            self._sleepers.remove(task)
+        self.acquire()
+        self._depth = depth
         return woken
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
@@ -244,9 +248,9 @@ class Condition(AbstractContextManager["Condition"]):
         return result
 
     def notify_all(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            self._world.wake(waiter)
+        sleepers, self._sleepers = self._sleepers, []
+        for sleeper in sleepers:
+            self._world.wake(sleeper)
 
     notify = notify_all
 
