@@ -14,7 +14,7 @@ from basil.peer.run.status import Status
 from basil.protocol.requests import Record
 from basil.recipe import to_toml
 from basil.record import checkpoint, run_folder
-from basil.record.disk import check_room
+from basil.record.disk import check_room, sync
 from basil.record.read import read_run
 
 RUN = "run"  # the run folder inside a node's folder
@@ -51,6 +51,7 @@ class PeerRecorder:
             self._same_run(facts)
         saved = self._checkpoint()
         if saved is not None:
+            sync(self.run)  # a kill may have come before its name was: a power cut would undo it
             self.recorder.restore(saved["recorder"])
         self.recorder.__enter__()
         return saved and saved["engine"]
