@@ -10,8 +10,10 @@ from torch.nn.functional import normalize
 
 from basil.learning.symmetry.parts import Units
 
-ENOUGH = 64  # weights of a unit that are compared
-SURE = 0.5  # the least cosine by which a unit is known again
+ENOUGH = 256  # weights of a unit that are compared
+SURE = 0.5  # the cosine by which a unit of few weights is known again
+CHANCE = 3.0  # and by how many standard deviations of chance, 1/√d, one of many
+PASSES = 4
 
 
 def signature(units: Units, vector: Tensor) -> Tensor:
@@ -23,17 +25,23 @@ def signature(units: Units, vector: Tensor) -> Tensor:
 def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
     """For each of our signatures the number of theirs that belongs in its place; None: its own.
 
-    Two belong together if each is the other's most similar, beyond doubt; the rest keep their
-    order.
+    Two belong together if each is the other's most similar, and more so than by chance: the cosine
+    of two directions of d entries that have nothing to do with each other is about 1/√d.  The rest
+    keep their order.
     """
-    likeness = ours @ theirs.T
+    likeness, sure = ours @ theirs.T, min(SURE, CHANCE * ours.shape[1] ** -0.5)
     own, row, column = likeness.diagonal(), likeness.amax(1), likeness.amax(0)
     if ours.device.type == "cpu" and bool(((own == row) & (own == column)).all()):
         return None
     rows = torch.arange(len(likeness), device=likeness.device)
-    best, back = likeness.argmax(1), likeness.argmax(0)
-    mutual = (back[best] == rows) & (row > SURE)  # rows, and columns, with a partner
-    taken = (best[back] == rows) & (column > SURE)
-    free_rows, free_columns = (free.int().argsort(stable=True) for free in (mutual, taken))
+    found, taken = torch.zeros_like(rows), torch.zeros_like(rows)
+    belongs = rows.clone()
+    for _ in range(PASSES):  # who loses its most similar to another has a next one
+        best, back = likeness.argmax(1), likeness.argmax(0)
+        mutual = (back[best] == rows) & (likeness.amax(1) > sure)
+        belongs = torch.where(mutual, best, belongs)
+        found, taken = found + mutual, taken.scatter_add(0, best, mutual.long())
+        likeness = likeness.masked_fill((found[:, None] + taken) > 0, -1.0)
+    free_rows, free_columns = (who.argsort(stable=True) for who in (found, taken))
     rest = torch.empty_like(rows).scatter(0, free_rows, free_columns)
-    return torch.where(mutual, best, rest)
+    return torch.where(found > 0, belongs, rest)
