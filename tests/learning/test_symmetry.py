@@ -12,7 +12,7 @@ from torch.func import functional_call
 from basil.learning.layout import Layout, layout_of
 from basil.learning.models import cifar_cnn, gelu, mlp, resnet, tiny_transformer
 from basil.learning.symmetry import Canonical, Symmetries, find
-from basil.learning.symmetry.canonical import middle_mean, typical
+from basil.learning.symmetry.canonical import LOUD, middle_mean, typical
 from basil.learning.symmetry.parts import SLACK
 
 
@@ -248,6 +248,31 @@ def test_what_no_sample_sees_is_made_no_larger_than_is_typical(many: bool) -> No
         assert weights[:, :8].abs().max() <= 1.0001 * size.max()
     else:
         assert torch.equal(weights, before)
+
+
+@pytest.mark.parametrize("weight", [1.0, 30.0, 1e6])
+def test_units_that_cancel_each_other_cannot_be_loud(weight: float) -> None:
+    """Two units that compute the same, read with ±c: no output shows c, a gradient would."""
+    case = Case("mlp", 9)
+    honest = case.canonical(case.model)
+    lie = honest.clone()
+    views = case.layout.views(lie)
+    views["3.weight"][5], views["3.bias"][5] = views["3.weight"][7], views["3.bias"][7]
+    reads = views["5.weight"]
+    c = weight * reads.abs().mean()
+    reads[:, 5], reads[:, 7] = -c, reads[:, 7] + c
+    form = case.canonical(lie)
+    sizes = case.layout.views(form)["5.weight"].norm(dim=0)
+    if weight == 1:  # of the usual size: nothing to be done
+        assert torch.allclose(case.outputs(form), case.outputs(lie), atol=1e-5)
+    else:
+        first = case.layout.views(case.initial)["5.weight"].norm(dim=0)
+        assert sizes.max() / sizes.median() < 1.01 * LOUD * first.max() / first.median()
+    assert torch.equal(case.canonical(form), form)
+    # Who is not loud is read as before, but for the scale of all.
+    others, before = case.layout.views(form)["5.weight"], case.layout.views(honest)["5.weight"]
+    ratio = (others / before)[:, [*range(5), 6, *range(8, 30)]]
+    assert ratio.std() < 1e-3 * ratio.mean()
 
 
 @pytest.mark.parametrize("cosine", [0.4, 0.0])

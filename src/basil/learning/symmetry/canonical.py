@@ -22,6 +22,10 @@ iteration that an attacker could start from afar.  Factors within `SLACK` of 1 a
 in canonical form stays as it is, bit for bit.
 
 What no sample sees has no size that a loss could judge, and a lie may hide in it: see `limits`.
+And what cancels has none: two units that compute the same with opposed outgoing weights can be as
+loud as one likes, and each gets a gradient of that size.  So a unit that is read with weights
+`LOUD` times as large as any in x⁰, by the layer's median, is made softer.  That may change the
+function, and then the loss shows it.
 """
 
 from collections.abc import Sequence
@@ -36,6 +40,8 @@ from basil.learning.symmetry.order import places, signature
 from basil.learning.symmetry.parts import SLACK, Part, Symmetries, Units
 
 SILENT = 0.25  # the share of a layer's inputs from which on silence is suspicious
+LOUD = 3.0  # times the largest outgoing weights of x⁰, by the layer's median
+SOFT = 0.8  # of that is left to such a unit: it stays as it is when the form is taken again
 FEW = 16  # incoming weights: of fewer, the middle half can vanish while the unit does not
 
 
@@ -81,6 +87,10 @@ class Canonical:
             self._targets.append(size if size > 0 else fan_in**-0.5)
         self._output = float(self._normal(initial)[1])  # the size of its weights in x⁰
         self._bounded = _bounded(symmetries, self._targets)
+        self._loudest = [
+            LOUD * float(sizes.max() / usual) if (usual := sizes.median()) > 0 else torch.inf
+            for sizes in (_loudness(units, initial) for units in symmetries.scaled)
+        ]
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
         self._bases = bases(symmetries.pairs, initial)
 
@@ -96,7 +106,15 @@ class Canonical:
         return hash((self.symmetries, tuple(self._targets)))
 
     def __call__(self, model: Tensor) -> Tensor:
-        """A new vector; the same function."""
+        """A new vector; the same function, but for what is too loud."""
+        form = self._same(model)
+        softer, too_loud = self._softened(form)
+        if form.device.type == "cpu" and not too_loud:
+            return form
+        return torch.where(too_loud, self._same(softer), form)
+
+    def _same(self, model: Tensor) -> Tensor:
+        """The one of all that are the same function."""
         vector = self._scaled(model)
         for units, ours in zip(self.symmetries.ordered, self._signatures, strict=True):
             order = places(ours, signature(units, vector))
@@ -126,6 +144,17 @@ class Canonical:
             grown = torch.where(factor == 0, 1.0, factor * growth**power)
             units.scale(vector, torch.where((grown - 1).abs() < SLACK, 1.0, grown))
         return vector
+
+    def _softened(self, form: Tensor) -> tuple[Tensor, Tensor]:
+        """A copy with no unit too loud, and whether one was."""
+        softer, too_loud = form.clone(), torch.tensor(False, device=form.device)
+        for units, loudest in zip(self.symmetries.scaled, self._loudest, strict=True):
+            sizes = _loudness(units, form)
+            most = loudest * sizes.median()
+            loud = (sizes > most) & (most > 0)
+            units.read(softer, torch.where(loud, sizes / (SOFT * most), 1.0))
+            too_loud = too_loud | loud.any()
+        return softer, too_loud
 
     def _normal(self, model: Tensor) -> tuple[list[Tensor], Tensor]:
         """By how much to scale all units to the size of x⁰'s (0: not at all).
@@ -234,6 +263,12 @@ def _bounded(
                     part, witness = read, biases[0]
         found.append((part, witness, target))
     return sorted(found, key=lambda entry: entry[0].start)
+
+
+def _loudness(units: Units, vector: Tensor) -> Tensor:
+    """Of each unit: how large the weights are that read it, all together."""
+    squares = [part.rows(vector).square().sum(1) for part in units.reads]
+    return torch.stack(squares).sum(0).sqrt() if squares else vector.new_zeros(units.size)
 
 
 def _rows(units: Units, vector: Tensor) -> Tensor:

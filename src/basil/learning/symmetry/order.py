@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from basil.learning.symmetry.parts import Units
+from basil.learning.symmetry.parts import SLACK, Units
 
 ENOUGH = 256  # weights of a unit that are compared
 SURE = 0.5  # the cosine by which a unit of few weights is known again
@@ -30,6 +30,7 @@ def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
     keep their order.
     """
     likeness, sure = ours @ theirs.T, min(SURE, CHANCE * ours.shape[1] ** -0.5)
+    likeness.diagonal().add_(SLACK)  # of two that are alike the one that is there stays
     own, row, column = likeness.diagonal(), likeness.amax(1), likeness.amax(0)
     if ours.device.type == "cpu" and bool(((own == row) & (own == column)).all()):
         return None
