@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from basil import data
 from basil.learning.layout import Layout, layout_of
 from basil.learning.models import cifar_cnn, gelu, mlp, resnet, tiny_transformer
 from basil.learning.symmetry import Canonical, Symmetries, find
@@ -320,6 +321,26 @@ def test_the_form_hardly_lengthens_a_turn() -> None:
         turns += torch.stack([part.square().sum() for part in (formed - model).split(sizes)])
         model = formed
     assert (turns / steps).sqrt().max() < 1.3
+
+
+def test_honest_training_is_never_too_loud() -> None:
+    """To the end: until the digits are learnt."""
+    digits = data.load("digits", 0).train
+    x, y = torch.from_numpy(digits.x).float(), torch.from_numpy(digits.y)
+    x = (x - x.mean()) / x.std()
+    torch.manual_seed(0)
+    network = mlp(tuple(x.shape[1:]), 10, hidden=50)
+    layout, draw = layout_of(network), torch.Generator().manual_seed(0)
+    canonical = Canonical(find(network, layout, x[:2]), layout.flatten(network))
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    for step in range(1200):
+        batch = torch.randint(len(x), (64,), generator=draw)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(x[batch]), y[batch]).backward()
+        optimizer.step()
+        if step % 100 == 99:
+            assert not canonical._softened(canonical._same(layout.flatten(network)))[1]
+    assert nn.functional.cross_entropy(network(x), y) < 0.05
 
 
 def test_a_dead_unit_does_no_harm() -> None:
