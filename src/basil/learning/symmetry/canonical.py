@@ -88,7 +88,7 @@ class Canonical:
         self._output = float(self._normal(initial)[1])  # the size of its weights in x⁰
         self._bounded = _bounded(symmetries, self._targets)
         self._loudest = [
-            LOUD * float(sizes.max() / usual) if (usual := sizes.median()) > 0 else torch.inf
+            LOUD * float(sizes.max() / usual) if (usual := _median(sizes)) > 0 else torch.inf
             for sizes in (_loudness(units, initial) for units in symmetries.scaled)
         ]
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
@@ -147,10 +147,10 @@ class Canonical:
 
     def _softened(self, form: Tensor) -> tuple[Tensor, Tensor]:
         """A copy with no unit too loud, and whether one was."""
-        softer, too_loud = form.clone(), torch.tensor(False, device=form.device)
+        softer, too_loud = form.clone(), form.new_zeros((), dtype=torch.bool)
         for units, loudest in zip(self.symmetries.scaled, self._loudest, strict=True):
             sizes = _loudness(units, form)
-            most = loudest * sizes.median()
+            most = loudest * _median(sizes)
             loud = (sizes > most) & (most > 0)
             units.read(softer, torch.where(loud, sizes / (SOFT * most), 1.0))
             too_loud = too_loud | loud.any()
@@ -269,6 +269,11 @@ def _loudness(units: Units, vector: Tensor) -> Tensor:
     """Of each unit: how large the weights are that read it, all together."""
     squares = [part.rows(vector).square().sum(1) for part in units.reads]
     return torch.stack(squares).sum(0).sqrt() if squares else vector.new_zeros(units.size)
+
+
+def _median(sizes: Tensor) -> Tensor:
+    """(`Tensor.median` may look at a value, which a CUDA graph must not.)"""
+    return sizes.kthvalue((len(sizes) + 1) // 2).values
 
 
 def _rows(units: Units, vector: Tensor) -> Tensor:
