@@ -323,6 +323,16 @@ def test_the_form_hardly_lengthens_a_turn() -> None:
     assert (turns / steps).sqrt().max() < 1.3
 
 
+@pytest.mark.parametrize("kind", ["mlp", "cifar-cnn", "batch norm", "residual"])
+def test_but_on_a_cpu_no_value_is_looked_at(kind: str) -> None:
+    """A CUDA graph holds the form of what arrives.  A tensor on `meta` has no values."""
+    case = Case(kind, 2)
+    case.canonical._signatures = [s.to("meta") for s in case.canonical._signatures]
+    model = case.model.to("meta")
+    assert case.canonical(model).shape == case.canonical.settled(model).shape == model.shape
+    assert case.canonical.limits(model, model).shape == model.shape
+
+
 def test_honest_training_is_never_too_loud() -> None:
     """To the end: until the digits are learnt."""
     digits = data.load("digits", 0).train
