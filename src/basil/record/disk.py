@@ -96,8 +96,7 @@ def writing(folder: Path) -> Iterator[None]:
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """A safetensors file: the same bytes each time, and a disk that is full is an OSError.
 
-    Written here: the library takes two to three times as long for small models, and writes metadata
-    in any order.
+    Written here: the library takes longer for small models, and writes metadata in any order.
     """
     # The widest first, so that each lies where numbers of its width may.
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))

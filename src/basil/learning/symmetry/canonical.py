@@ -99,6 +99,7 @@ class Canonical:
             isinstance(other, Canonical)
             and (self.symmetries, self._targets) == (other.symmetries, other._targets)
             and (self._output, self._bases) == (other._output, other._bases)
+            and self._loudest == other._loudest
             and all(map(torch.equal, self._signatures, other._signatures))
         )
 
@@ -124,8 +125,9 @@ class Canonical:
         return vector
 
     def settled(self, model: Tensor) -> Tensor:
-        """The same for a model that was in this form and took a step: no step changes an order.
+        """The same for a model that was in this form and took a step.
 
+        No step changes an order, or makes a unit too loud that was not nearly so.
         In operations that never look at a value: it may be part of a CUDA graph.
         """
         vector = self._scaled(model)
@@ -272,7 +274,7 @@ def _loudness(units: Units, vector: Tensor) -> Tensor:
 
 
 def _median(sizes: Tensor) -> Tensor:
-    """(`Tensor.median` may look at a value, which a CUDA graph must not.)"""
+    """(By `kthvalue`, which a CUDA graph can hold.)"""
     return sizes.kthvalue((len(sizes) + 1) // 2).values
 
 

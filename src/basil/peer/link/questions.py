@@ -7,7 +7,6 @@ that no answer can be taken for that to another one.
 
 import hashlib
 import json
-from json.encoder import encode_basestring_ascii as _quoted
 from typing import NamedTuple
 
 from basil.peer.members.identity import Identity
@@ -18,7 +17,7 @@ CONTEXT = b"basil frame 1\n"
 LINE = 1024  # bytes of the first line, at most
 
 _FIELDS = ["run", "sender", "to", "what", "about", "sha256"]
-_read = json.JSONDecoder().decode
+_write = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Frame(NamedTuple):
@@ -32,11 +31,8 @@ class Frame(NamedTuple):
 
 
 def encode(frame: Frame, identity: Identity, run: str) -> bytes:
-    line = (
-        f'{{"run":{_quoted(run)},"sender":{frame.sender},"to":{frame.to},'
-        f'"what":{_quoted(frame.what)},"about":{_quoted(frame.about)},'
-        f'"sha256":"{digest(frame.payload)}"}}'
-    ).encode()
+    values = [run, frame.sender, frame.to, frame.what, frame.about, digest(frame.payload)]
+    line = _write(dict(zip(_FIELDS, values, strict=True))).encode()
     return identity.signing.sign(CONTEXT + line) + line + b"\n" + frame.payload
 
 
@@ -45,7 +41,7 @@ def decode(data: bytes, roster: Roster, to: int) -> Frame:
     signature, rest = data[:64], data[64:]
     line, newline, payload = rest.partition(b"\n") if b"\n" in rest[:LINE] else (b"", b"", b"")
     try:
-        tree = _read(line.decode("ascii")) if newline else None
+        tree = json.loads(line) if newline else None
     except (ValueError, RecursionError) as error:
         raise Refused("frame", "no JSON") from error
     if not isinstance(tree, dict) or list(tree) != _FIELDS:
