@@ -129,6 +129,7 @@ class Reception:
                 if watched.ended:  # what is missing then looks like a truncated body
                     raise Refused("slow", "it did not move, or took too long") from None
                 raise
+        self._check_round(manifest)  # once more: the node may have begun to train in the meantime
         self._hand_on(manifest, body)
         self._tallies.add(sender, received=1, bytes_received=manifest.size)
         return TAKEN
@@ -145,8 +146,7 @@ class Reception:
         self._forms.check(manifest.kind, manifest.size, manifest.layout)
         if not self.expected(sender, manifest.stage, manifest.kind):
             raise Refused("unexpected", f"nobody expects a {manifest.kind} of node {sender}")
-        if manifest.kind != REJOIN and self.early(sender, manifest.stage, manifest.round):
-            raise Refused("early", f"round {manifest.round} is too far ahead")
+        self._check_round(manifest)
         # A rejoin note asks for something, and may have to ask again.
         if manifest.kind != REJOIN and not self._is_new(manifest):
             return False
@@ -159,6 +159,11 @@ class Reception:
         if manifest.stage not in stages and len(stages) >= self._limits.stages:
             raise Refused("stage", "too many stages")
         return True
+
+    def _check_round(self, manifest: Manifest) -> None:
+        where = manifest.sender, manifest.stage, manifest.round
+        if manifest.kind != REJOIN and self.early(*where):
+            raise Refused("early", f"round {manifest.round} is too far ahead")
 
     def _is_new(self, manifest: Manifest) -> bool:
         """Rounds rise.  The last one again is a duplicate; with another content it is a lie."""
