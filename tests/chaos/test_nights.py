@@ -52,6 +52,11 @@ def test_nothing_is_violated_in_a_hundred_nights(tens: int) -> None:
         assert found.violations == [], f"again: {found.replay}"
 
 
+@pytest.mark.parametrize("seed", [11100, 52955])
+def test_what_other_nights_found_is_mended(seed: int) -> None:
+    assert night(seed).violations == []
+
+
 def test_a_night_is_shrunk_to_what_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     def only_kills_matter(seed: int, without: frozenset[str] = frozenset()) -> Outcome:
         events = ["lost", "kill 0", "part 1", "kill 2"]
