@@ -20,6 +20,8 @@ from basil.protocol.rules import Candidates, Choice
 class Nothing:
     """Answers at once, with what is already there."""
 
+    joins = False
+
     def __init__(self, compute: Any) -> None:
         self.initial = torch.zeros(1)
         self.layout = compute.layout

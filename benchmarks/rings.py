@@ -9,7 +9,7 @@ import torch
 
 import basil
 from basil.experiment import Custom, Machine, Setup, Simulation, set_up
-from basil.many.round_robin import round_robin
+from basil.many.round_robin import Sharing, round_robin
 from basil.protocol.requests import Record
 from basil.recipe import parse
 
@@ -74,17 +74,24 @@ def seconds_a_turn(
 ) -> tuple[float, int]:
     """Run the rings by turns; wall-clock seconds for each benign turn once `warm_up` are done.
 
-    `ready` is called before the clock starts.
+    `ready` is called before the clock starts.  It stops before the last round, in which every turn
+    is another kind of work, with ever fewer receivers.
     """
     device = setups[0].device
     tallies = [Tally(e.participants.byzantine) for e in setups]
     rings = [Simulation(e).simulator(t).instants() for e, t in zip(setups, tallies, strict=True)]
     begin, before = 0.0, 0
-    for _ in round_robin(rings, device):
+    benign = [e.recipe.ring.nodes - len(e.participants.byzantine) for e in setups]
+    last = sum(n * (e.recipe.scheme.rounds - 1) for n, e in zip(benign, setups, strict=True))
+    compute = setups[0].compute
+    sharing = Sharing.JOINED if compute.joins else Sharing.SIDE_BY_SIDE
+    for _ in round_robin(rings, device, sharing=lambda: sharing, posted=lambda: compute.posted):
         if not begin and sum(t.turns for t in tallies) >= warm_up:
             finish(device)
             ready()
             begin, before = time.perf_counter(), sum(t.turns for t in tallies)
+        if begin and sum(t.turns for t in tallies) >= last:
+            break
     finish(device)
     turns = sum(t.turns for t in tallies) - before
     return (time.perf_counter() - begin) / turns, turns

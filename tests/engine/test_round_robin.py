@@ -13,6 +13,7 @@ import torch
 from basil.experiment import Machine, Simulation, set_up
 from basil.many import worker
 from basil.many.cases import _shares, cases
+from basil.many.round_robin import Sharing
 from basil.many.round_robin import round_robin as by_turns
 from basil.many.worker import run_tasks
 from basil.recipe import parse, to_tree
@@ -89,7 +90,8 @@ def test_no_more_than_so_many_at_once_and_each_to_its_end(alone: bool, together:
         ended += 1
 
     runs = map(run, [20, 60, 40, 0, 80, 20])
-    for _ in by_turns(runs, torch.device("cpu"), 3, lambda: alone and begun > 0):
+    sharing = Sharing.ALONE if alone else Sharing.SIDE_BY_SIDE
+    for _ in by_turns(runs, torch.device("cpu"), 3, lambda: sharing):
         pass
     assert (begun, ended, most) == (6, 6, together)
 

@@ -204,15 +204,15 @@ def test_places_are_used_again_and_grow(device: str) -> None:
     plain, fast, batches = both("cnn", device)
     # More than there are places at first:
     kept = [fast.score(plain.initial, batches[:1])[0] for _ in range(1100)]
-    assert len(fast.losses.tensor) > 1100
+    assert len(fast.board.losses.tensor) > 1100
     expected = plain.score(plain.initial, batches[:1])[0].wait()
     torch.testing.assert_close(kept[0].wait(), expected, **CLOSE)
-    size = len(fast.losses.tensor)
+    size = len(fast.board.losses.tensor)
     kept.clear()
     gc.collect()
     for _ in range(3000):
         fast.score(plain.initial, batches[:1])
-    assert len(fast.losses.tensor) == size
+    assert len(fast.board.losses.tensor) == size
 
 
 def test_a_row_is_never_another_models(device: str) -> None:

@@ -13,8 +13,9 @@ from basil import data
 from basil.learning.layout import Layout, layout_of
 from basil.learning.models import cifar_cnn, gelu, mlp, resnet, tiny_transformer
 from basil.learning.symmetry import Canonical, Symmetries, find
-from basil.learning.symmetry.canonical import LOUD, middle_mean, typical
+from basil.learning.symmetry.canonical import LOUD
 from basil.learning.symmetry.parts import SLACK
+from basil.learning.symmetry.typical import middle_mean, typical
 
 
 class Block(nn.Module):
@@ -244,7 +245,7 @@ def test_what_no_sample_sees_is_made_no_larger_than_is_typical(many: bool) -> No
     functional_call(case.network, case.layout.views(lie), (case.x,)).sum().backward()
     assert lie.grad is not None
     before = weights.clone()
-    most = case.canonical.limits(form, lie.grad)
+    most = case.canonical.limits(form, lie.grad, case.canonical.sizes)
     form.clamp_(-most, most)
     assert torch.equal(weights[:, 8:], before[:, 8:])
     if many:
@@ -331,9 +332,10 @@ def test_but_on_a_cpu_no_value_is_looked_at(kind: str) -> None:
     """A CUDA graph holds the form of what arrives.  A tensor on `meta` has no values."""
     case = Case(kind, 2)
     case.canonical._signatures = [s.to("meta") for s in case.canonical._signatures]
+    case.canonical.sizes = sizes = case.canonical.sizes.to("meta")
     model = case.model.to("meta")
-    assert case.canonical(model).shape == case.canonical.settled(model).shape == model.shape
-    assert case.canonical.limits(model, model).shape == model.shape
+    assert case.canonical(model).shape == case.canonical.settled(model, sizes).shape == model.shape
+    assert case.canonical.limits(model, model, sizes).shape == model.shape
 
 
 def test_honest_training_is_never_too_loud() -> None:

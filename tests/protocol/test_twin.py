@@ -52,7 +52,7 @@ def literal_basil(experiment: Setup, attack: str) -> list[Turn]:
             parameters = list(module.parameters())
             gradients = [p.grad.flatten() for p in parameters if p.grad is not None]
             vector = parameters_to_vector(parameters).detach()
-            most = canonical.limits(vector, torch.cat(gradients))
+            most = canonical.limits(vector, torch.cat(gradients), canonical.sizes)
             vector_to_parameters(vector.clamp(-most, most), parameters)
 
     def update(model: Tensor, i: int, k: int) -> Tensor:

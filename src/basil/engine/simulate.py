@@ -112,7 +112,8 @@ class Simulator:
     def instants(self) -> Iterator[bool]:
         """One instant after the other; False, and no more, once the observer stops the run.
 
-        Several simulators can share a device by turns: none of them waits for it.
+        Several simulators can share a device by turns: none of them waits for it.  Also whenever
+        work waits for what others ask for: it is done when this one goes on, or before.
         """
         if not self._begun:
             self._begun = True
@@ -126,7 +127,13 @@ class Simulator:
             while heap and heap[0][0] == self.now:
                 heapq.heappop(heap)[-1]()
                 if self._jobs and not (heap and heap[0][0] == self.now):
-                    self._jobs.do()
+                    if not self.compute.joins:
+                        self._jobs.do()
+                        continue
+                    with self.compute.later():
+                        self._jobs.do()
+                    yield True
+                    self.compute.catch_up()
             if self._finished_a_round:
                 self._finished_a_round = False
                 if not self.observer.instant(self):

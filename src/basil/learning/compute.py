@@ -12,6 +12,7 @@ and peers on a network agree bit for bit on a CPU with one thread.  `cuda.py` ha
 import platform
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -97,6 +98,23 @@ class Compute:
     @cached_property
     def symmetries(self) -> Symmetries:
         return find(self.network, self.layout, self.pool.take(slice(0, 2))[0])
+
+    @property
+    def joins(self) -> bool:
+        """Can work of several rings be one computation?"""
+        return False
+
+    @property
+    def posted(self) -> int:
+        """How many pieces of work have waited for others' so far."""
+        return 0
+
+    def later(self) -> AbstractContextManager[None]:
+        """What is asked for in here may wait for what other rings ask for, until `catch_up`."""
+        return nullcontext()
+
+    def catch_up(self) -> None:
+        """Do what waits, before anybody looks at it."""
 
     def admit(self, model: Tensor) -> Tensor:
         """A model that arrives, in canonical form.  What was trained here is in it already."""
@@ -224,7 +242,8 @@ class Compute:
             gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
             with torch.no_grad():
                 if self.canonical is not None:
-                    most = self.canonical.limits(self._vector, self.layout.gather(gradients))
+                    whole, sizes = self.layout.gather(gradients), self.canonical.sizes
+                    most = self.canonical.limits(self._vector, whole, sizes)
                     self._vector.clamp_(-most, most)
                 if self.optimizer.plain:
                     for place, gradient in zip(self._places, gradients, strict=True):

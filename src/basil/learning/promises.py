@@ -125,4 +125,4 @@ def decide(losses: Tensor, pick: Pick, candidates: int) -> Tensor:
     means = means_of(losses)
     index = pick(losses, means)
     index = index.clamp(max=len(losses) - 1)
-    return torch.where(means.take(index).isinf(), candidates, index)
+    return torch.where(means.index_select(0, index.view(1))[0].isinf(), candidates, index)

@@ -4,42 +4,54 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from enum import Enum
 
 import torch
 
 from basil.engine.relaxed_gc import relaxed_gc
 
 STRETCH = 0.005  # seconds: some twenty turns of a ring, so that changing over costs nothing
-AT_ONCE = 32  # rings that keep a GPU busy, in however many processes
+AT_ONCE = 64  # rings that keep a GPU busy, in however many processes
+
+
+class Sharing(Enum):
+    """How rings share a device."""
+
+    ALONE = "one keeps it busy"
+    SIDE_BY_SIDE = "each has a stream of its own"
+    JOINED = "what they ask for is one computation"
 
 
 def round_robin(
     runs: Iterable[Iterator[bool]],
     device: torch.device,
     at_once: int = AT_ONCE,
-    alone: Callable[[], bool] = lambda: False,
+    sharing: Callable[[], Sharing] = lambda: Sharing.SIDE_BY_SIDE,
+    posted: Callable[[], int] = lambda: 0,
 ) -> Iterator[None]:
     """Let each go on for a stretch, again and again, until all have ended; yields in between.
 
-    On a GPU each has a stream of its own.  None waits for the device, so it always has work of all
-    of them, and computes them side by side.  When one ends, the next takes its place, and its
-    memory.  `alone`: one keeps the device busy by itself, which is known once the first is at work.
+    None waits for the device, so it always has work of all of them.  When one ends, the next takes
+    its place, and its memory.  `sharing` is known once the first is at work.  `posted`: how many
+    pieces of work have waited for others' so far; who has asked for one lets the others go on.
     """
-    waiting, lanes = iter(runs), _lanes(device, at_once)
-    at_work = list(zip(lanes[:1], waiting, strict=False))
+    waiting, first = iter(runs), _lanes(device, 1, Sharing.ALONE)
+    lanes = first
+    at_work = list(zip(lanes, waiting, strict=False))
     with relaxed_gc():
         while at_work:
             going_on = []
             for lane, run in at_work:
                 with lane:
-                    goes_on = _goes_on(run)
+                    goes_on = _goes_on(run, posted)
                 if goes_on:
                     going_on.append((lane, run))
                 else:
                     _clear_up(device)
+            if len(lanes) == 1 and sharing() is not Sharing.ALONE:
+                lanes = first + _lanes(device, at_once - 1, sharing())
             free = [lane for lane in lanes if all(lane is not other for other, _ in going_on)]
-            more = (1 if alone() else at_once) - len(going_on)
-            at_work = going_on + list(zip(free[: max(0, more)], waiting, strict=False))
+            at_work = going_on + list(zip(free, waiting, strict=False))
             yield
 
 
@@ -52,8 +64,10 @@ def _clear_up(device: torch.device) -> None:
         torch.cuda.empty_cache()  # other processes want it, too
 
 
-def _lanes(device: torch.device, count: int) -> list[AbstractContextManager[object]]:
-    if device.type != "cuda":
+def _lanes(
+    device: torch.device, count: int, sharing: Sharing
+) -> list[AbstractContextManager[object]]:
+    if device.type != "cuda" or sharing is not Sharing.SIDE_BY_SIDE:
         return [nullcontext() for _ in range(count)]
     here = torch.cuda.current_stream(device)
     streams = [torch.cuda.Stream(device) for _ in range(count)]
@@ -62,7 +76,7 @@ def _lanes(device: torch.device, count: int) -> list[AbstractContextManager[obje
     return [torch.cuda.stream(stream) for stream in streams]
 
 
-def _goes_on(run: Iterator[bool]) -> bool:
+def _goes_on(run: Iterator[bool], posted: Callable[[], int]) -> bool:
     """Let it go on for a stretch.  By the clock: an instant may be any length."""
-    until = time.perf_counter() + STRETCH
-    return any(time.perf_counter() >= until for _ in run)
+    until, before = time.perf_counter() + STRETCH, posted()
+    return any(posted() != before or time.perf_counter() >= until for _ in run)

@@ -24,7 +24,7 @@ from basil.experiment import (
     take_up,
 )
 from basil.foreign import Whereabouts, find_again
-from basil.many.round_robin import AT_ONCE, round_robin
+from basil.many.round_robin import AT_ONCE, Sharing, round_robin
 from basil.recipe import code_of, parse
 from basil.record.callback import named
 from basil.record.disk import replacing
@@ -111,10 +111,15 @@ def run_tasks(
 
     device = choose_device(machine.device)
 
-    def alone() -> bool:
-        return first is not None and first.compute.large
+    def sharing() -> Sharing:
+        if first is None or first.compute.large:
+            return Sharing.ALONE
+        return Sharing.JOINED if first.compute.joins else Sharing.SIDE_BY_SIDE
 
-    for _ in round_robin(map(course, range(len(tasks))), device, at_once, alone):
+    def posted() -> int:
+        return first.compute.posted if first is not None else 0
+
+    for _ in round_robin(map(course, range(len(tasks))), device, at_once, sharing, posted):
         pass
     return finished
 

@@ -26,7 +26,7 @@ class Captured:
     def __call__(self, args: Sequence[Tensor]) -> Any:
         for some in self._alike:
             torch._foreach_copy_([self._inputs[i] for i in some], [args[i] for i in some])
-        self._launch([], [])
+        self._launch([([], [])])
         if isinstance(self._outputs, Tensor):
             return self._outputs.clone()
         return tuple(output.clone() for output in self._outputs)

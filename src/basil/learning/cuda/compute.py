@@ -14,24 +14,24 @@ float32 and fixed algorithms.  The same text runs on a CPU, uncaptured: so it is
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from basil.learning.compute import Compute, Job, Tested
+from basil.learning.cuda.board import Board
 from basil.learning.cuda.captured import Captured
 from basil.learning.cuda.evaluator import Evaluator
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.late import LateSelection, PlacedLosses
-from basil.learning.cuda.launch import GraphMemory, Launch, bits_of
+from basil.learning.cuda.launch import bits_of
 from basil.learning.cuda.parallel_scoring import ParallelScoring
-from basil.learning.cuda.places import Models, Places
 from basil.learning.cuda.training_stream import TrainingStream
-from basil.learning.cuda.turn import Turn, Turns
+from basil.learning.cuda.turn import Turn
 from basil.learning.metrics import Metric
 from basil.learning.models import Loss
 from basil.learning.optimizers import SGD, Optimizer
@@ -81,24 +81,29 @@ class GraphCompute(Compute):
         self._kernels: Kernels = Kernels(
             self.network, self.layout, loss, pool, compiled, like, self.canonical, self.most
         )
-        self._working = self._kernels.working_model(self.initial)
-        rows = models + 128
-        self._models = Models(rows, self._kernels.padded, self.device)
-        self._width = 0  # of a place for losses: the largest batch so far
-        self.losses = Places(self._loss_places, 1024)
-        self.picked = Places(partial(torch.zeros, dtype=torch.int64, device=self.device), 256)
+        suits = beside is not None and beside.board.suits(self._kernels)
+        self.board: Board = beside.board if beside and suits else Board(self._kernels, self.initial)
+        self._ring = self.board.join(self, self._kernels.sizes, models)
         self._pending: list[PlacedLosses] = []  # of one model, not computed yet
         self._pending_model = self.initial
         self._evaluators: dict[tuple[Pool, int], Evaluator] = {}
-        self._launches: dict[object, Launch] = {}
-        self._memory = GraphMemory()  # of all that happens one after the other
         self._streams: list[TrainingStream] = []
         self._parallel: dict[tuple[int, int], ParallelScoring] = {}
         self._captured: dict[object, Captured] = {}
-        self._turns = Turns(self._kernels, self._working, self._models, self.losses, self.picked)
 
-    def _loss_places(self, places: int) -> Tensor:
-        return torch.zeros(places, self._width, device=self.device)
+    @property
+    def posted(self) -> int:
+        return self.board.posted
+
+    @property
+    def joins(self) -> bool:
+        return self._captures and self.board.joins
+
+    def later(self) -> AbstractContextManager[None]:
+        return self.board.later()
+
+    def catch_up(self) -> None:
+        self.board.settle(self._ring)
 
     @property
     def _captures(self) -> bool:
@@ -108,16 +113,11 @@ class GraphCompute(Compute):
     # -- the primitives ------------------------------------------------------------------------
 
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
-        self.flush()
-        widest = max(map(len, batches))
-        if widest > self._width:
-            self._width = widest
-            self.losses.tensor = torch.nn.functional.pad(
-                self.losses.tensor, (0, widest - self.losses.tensor.shape[1])
-            )
-            self._forget_launches()
+        self._compute_scores()
+        board = self.board
+        board.widen(max(map(len, batches)))
         self._pending_model = model
-        self._pending = [PlacedLosses(self, batch, self.place(self.losses)) for batch in batches]
+        self._pending = [PlacedLosses(self, batch, board.place(board.losses)) for batch in batches]
         return list(self._pending)
 
     def score_all(self, models: Tensor, batch: Batch) -> Losses:
@@ -125,7 +125,9 @@ class GraphCompute(Compute):
         shape = len(models), len(batch)
         scoring = self._parallel.get(shape)
         if scoring is None:
-            scoring = self._parallel[shape] = ParallelScoring(self._kernels, *shape, self._memory)
+            scoring = self._parallel[shape] = ParallelScoring(
+                self._kernels, *shape, self.board.memory
+            )
         return Losses(scoring.score(models, batch))
 
     def combine(self, work: Callable[..., Any], args: Sequence[Tensor]) -> Any:
@@ -136,7 +138,7 @@ class GraphCompute(Compute):
         captured = self._captured.get(kind)
         if captured is None:
             fused = self._kernels.fused(work)
-            captured = self._captured[kind] = Captured(fused, args, self._memory)
+            captured = self._captured[kind] = Captured(fused, args, self.board.memory)
         return captured(args)
 
     def select(
@@ -158,11 +160,12 @@ class GraphCompute(Compute):
         sizes = tuple(len(batch) for batch in batches)
         if isinstance(model, LateSelection) and not model.made:
             return self._select_and_train(model, batches, sizes, rate)
-        start = tensor_of(model)
-        self._models.begin()
-        row, out = self._models.row(start), self._models.free()
+        start, rows = tensor_of(model), self.board.models
+        self.board.begin()
+        row, out = rows.row(start), rows.free()
         samples = [batch.indices for batch in batches]
-        self._launch(Turn(sizes=sizes), samples, [out, bits_of(rate), row])
+        numbers = [out, bits_of(rate), self._ring, row]
+        self.board.post(self._ring, Turn(sizes=sizes), (samples, numbers))
         return self._trained(out)
 
     def _select_and_train(
@@ -173,31 +176,31 @@ class GraphCompute(Compute):
         rate: float,
     ) -> Tensor:
         if any(len(promise) != sizes[0] for promise in self._pending):
-            self.flush()
+            self._compute_scores()
         needed = {promise.place for promise in selection.losses}
         pending = sorted(self._pending, key=lambda promise: promise.place not in needed)
         urgent = sum(promise.place in needed for promise in pending)
         self._pending = []
-        rows = self._models
-        rows.begin()
+        rows = self.board.models
+        self.board.begin()
         samples = [batch.indices for batch in batches]
         samples += [promise.batch.indices for promise in pending]
-        numbers = [0, bits_of(rate)]
+        numbers = [0, bits_of(rate), self._ring]
         if pending:
             numbers += [rows.row(self._pending_model), *(p.place for p in pending)]
         numbers += selection.numbers([rows.row(model) for model in selection.models])
         numbers[0] = out = rows.free()
         models, losses, pick = selection.models, selection.losses, _identity(selection.pick)
         turn = Turn(sizes[0], len(pending), urgent, len(models), len(losses), pick, sizes)
-        self._launch(turn, samples, numbers, selection.pick)
+        self.board.post(self._ring, turn, (samples, numbers), selection.pick)
         for promise in pending:
             promise.made = True
         selection.made = True
         return self._trained(out)
 
     def _trained(self, row: int) -> Tensor:
-        model = self._working.model.clone()
-        self._models.keep(model, row)
+        model = self.board.result(row)
+        self.board.models.keep(model, row)
         return self._formed(model)
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
@@ -220,15 +223,19 @@ class GraphCompute(Compute):
         return [self._formed(model) for model in models]
 
     def flush(self) -> None:
-        """Compute the scores that have been asked for."""
+        """Compute the scores that have been asked for: somebody looks at them now."""
+        self._compute_scores()
+        self.board.settle(self._ring)
+
+    def _compute_scores(self) -> None:
         pending, self._pending = self._pending, []
         for size in sorted({len(p) for p in pending}):
             alike = [p for p in pending if len(p) == size]
-            self._models.begin()
-            row = self._models.row(self._pending_model)
+            self.board.begin()
+            row = self.board.models.row(self._pending_model)
             samples = [p.batch.indices for p in alike]
             numbers = [row, *(p.place for p in alike)]
-            self._launch(Turn(size, len(alike)), samples, numbers)
+            self.board.post(self._ring, Turn(size, len(alike)), (samples, numbers))
         for promise in pending:
             promise.made = True
 
@@ -236,15 +243,15 @@ class GraphCompute(Compute):
         """Select without training."""
         if not selection.made:
             self.flush()
-            self._models.begin()
-            rows = [self._models.row(model) for model in selection.models]
+            self.board.begin()
+            rows = [self.board.models.row(model) for model in selection.models]
             turn = Turn(
                 batch=len(selection.losses[0]),
                 models=len(selection.models),
                 compared=len(selection.losses),
                 pick=_identity(selection.pick),
             )
-            self._launch(turn, [], selection.numbers(rows), selection.pick)
+            self.board.do(turn, [([], selection.numbers(rows))], selection.pick)
             selection.made = True
 
     def indices(self, selections: Sequence[Selection]) -> Promise[list[int]]:
@@ -252,7 +259,7 @@ class GraphCompute(Compute):
         for selection in selections:
             if isinstance(selection, LateSelection):
                 self.make(selection)
-                numbers.append(self.picked.tensor[selection.place])
+                numbers.append(self.board.picked.tensor[selection.place])
             elif isinstance(selection, Chosen):
                 numbers.append(selection.number)
         if not numbers:
@@ -300,48 +307,17 @@ class GraphCompute(Compute):
 
         return Promise(keep)
 
-    def _launch(
-        self,
-        turn: Turn,
-        samples: list[NDArray[np.int64]],
-        numbers: list[int],
-        pick: Pick | None = None,
-    ) -> None:
-        launch = self._launches.get(turn)
-        if launch is None:
-            length = sum(map(len, samples)) + len(numbers)
-            work = partial(self._turns.take, turn, pick)
-            launch = Launch(work, length, self.device, self._memory)
-            self._launches[turn] = launch
-        launch(samples, numbers)
-
-    # -- places --------------------------------------------------------------------------------
-
     def _placed(self, promise: Losses) -> PlacedLosses:
         """A promise of this device; others (from a checkpoint) are copied into a place."""
         if isinstance(promise, PlacedLosses):
             return promise
         losses = promise.wait()
-        placed = PlacedLosses(self, Batch(np.arange(len(losses))), self.place(self.losses))
-        self.losses.tensor[placed.place, : len(losses)].copy_(losses)
+        board = self.board
+        board.widen(len(losses))
+        placed = PlacedLosses(self, Batch(np.arange(len(losses))), board.place(board.losses))
+        board.losses.tensor[placed.place, : len(losses)].copy_(losses)
         placed.made = True
         return placed
-
-    def place(self, places: Places) -> int:
-        place = places.take()
-        if place is None:
-            places.grow()
-            self._forget_launches()
-            place = places.take()
-            assert place is not None
-        return place
-
-    def _forget_launches(self) -> None:
-        """What was captured holds the address of a tensor that has grown: capture it again."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)  # none of them may still be running
-        self._launches.clear()
-        self._memory = GraphMemory()  # a pool goes with the last graph that was captured in it
 
 
 def _identity(function: Callable[..., Any]) -> object:

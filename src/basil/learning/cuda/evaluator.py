@@ -40,16 +40,17 @@ class Evaluator:
             self._vectors[: len(some), : some.shape[1]].copy_(some)
             with self._side.begin():
                 for i in range(len(some)):
-                    self._launch([], [i, start + i])
+                    self._launch([([], [i, start + i])])
         with self._side.begin():
             return read(self._sums[: len(models)])
 
     def _evaluate_one(self, command: Tensor) -> None:
-        vector = self._vectors.index_select(0, command[:1])
+        model, place = command[0].split(1)
+        vector = self._vectors.index_select(0, model)
         total = torch.zeros_like(self._sums[:1])
         for start in range(0, self._samples, self._chunk):
             stop = min(start + self._chunk, self._samples)
             which = torch.arange(start, stop, device=self._pool.device)
             losses, right = self._kernels.judge(vector, self._pool, which)
             total += torch.stack([losses.sum(dtype=torch.float64), right.sum()])
-        self._sums.index_copy_(0, command[1:], total)
+        self._sums.index_copy_(0, place, total)

@@ -65,9 +65,9 @@ class Kernels:
         self.compiled = compiled and all(slot.trained for slot in layout.slots)
         self._judge: Callable[..., tuple[Tensor, Tensor]] = self._judge_plainly
         self._gradient: Callable[..., Tensor] | None = None
-        self._settled = canonical and canonical.settled
+        self._settled = canonical.settled if canonical else None
         self._shapes: Counter[object] = Counter()  # of a function's arguments, so far
-        if like is not None and self._alike(like):
+        if like is not None and self.alike(like):
             self.network, self._judge, self._gradient = like.network, like._judge, like._gradient
             self._frozen_norms = like._frozen_norms
             self._settled = like._settled
@@ -75,16 +75,23 @@ class Kernels:
             # How many batches are scored at once differs from turn to turn; a step's size does not.
             self._judge = torch.compile(self._judge_plainly, dynamic=True)
             self._gradient = torch.compile(self._step_plainly, dynamic=False)
-            self._settled = canonical and torch.compile(canonical.settled, dynamic=False)
+            if canonical:
+                self._settled = torch.compile(canonical.settled, dynamic=False)
         if self.compiled:
             for samples in (pool.tensors[0], pool.y):  # of these there are more in another pool
                 torch._dynamo.maybe_mark_dynamic(samples, 0)
 
-    def _alike(self, other: "Kernels") -> bool:
-        mine, others = (
-            (k.layout, k.loss, k.compiled, repr(k.network), k.canonical) for k in (self, other)
-        )
-        return mine == others
+    def alike(self, other: "Kernels") -> bool:
+        mine, others = ((k.layout, k.loss, k.compiled, repr(k.network)) for k in (self, other))
+        if self.canonical is None or other.canonical is None:
+            return mine == others and self.canonical is other.canonical
+        return mine == others and self.canonical.alike(other.canonical)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Of the canonical form; of none, nothing."""
+        canonical = self.canonical
+        return torch.zeros(0, device=self.pool.device) if canonical is None else canonical.sizes
 
     def working_model(self, start: Tensor) -> WorkingModel:
         vector = torch.zeros(1, self.padded, device=self.pool.device)
@@ -135,19 +142,20 @@ class Kernels:
 
     # -- training ------------------------------------------------------------------------------
 
-    def settle(self, working: WorkingModel) -> None:
+    def settle(self, working: WorkingModel, sizes: Tensor) -> None:
         """Bring what was trained to canonical form, in place."""
         if self._settled is not None:
             with torch.no_grad():
-                working.model.copy_(self._settled(working.model))
+                working.model.copy_(self._settled(working.model, sizes))
 
-    def step(self, working: WorkingModel, indices: Tensor, rate: Tensor) -> None:
-        """x ← x − rate · ∇ mean loss(x), in place."""
+    def step(self, working: WorkingModel, indices: Tensor, rate: Tensor, sizes: Tensor) -> None:
+        """x ← x − rate · ∇ mean loss(x), in place.  `sizes`: of the canonical form, its ring's."""
         self._mode(training=True)
         if self._gradient is not None:
             with torch.no_grad():
                 pool = self.pool
-                new = self._gradient(working.vector, pool.tensors, pool.y, indices, rate)
+                data = pool.tensors, pool.y
+                new = self._gradient(working.vector, *data, indices, rate, sizes)
                 working.vector.copy_(new)
             return
         x, y = self.pool.take(indices)
@@ -159,7 +167,8 @@ class Kernels:
         ]
         with torch.no_grad():
             if self.canonical is not None:
-                most = self.canonical.limits(working.model, self.layout.gather(gradients))
+                whole = self.layout.gather(gradients)
+                most = self.canonical.limits(working.model, whole, sizes)
                 working.model.clamp_(-most, most)
             steps = torch._foreach_mul([g for _, g in pairs], rate)
             torch._foreach_sub_([p for p, _ in pairs], list(steps))
@@ -171,6 +180,7 @@ class Kernels:
         targets: Tensor,
         indices: Tensor,
         rate: Tensor,
+        sizes: Tensor,
     ) -> Tensor:
         x, y = Pool.gather(tensors, indices), targets[indices]
 
@@ -180,11 +190,10 @@ class Kernels:
             return self.loss(outputs, y).mean()
 
         gradient: Tensor = torch.func.grad(loss)(vector)
-        new = vector - rate * gradient
-        if self.canonical is None:
-            return new
-        most = self.canonical.limits(vector[0], gradient[0])
-        return new.clamp(-most, most)
+        if self.canonical is not None:
+            most = self.canonical.limits(vector[0], gradient[0], sizes)
+            vector = vector.clamp(-most, most)
+        return vector - rate * gradient
 
     def _mode(self, training: bool) -> None:
         if self.network.training != training:

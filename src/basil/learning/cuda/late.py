@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from basil.learning.cuda.places import Places
+from basil.learning.cuda.board import Board
 from basil.learning.pool import Batch
 from basil.learning.promises import Chosen, Losses, Pick, Promise, Selection
 
@@ -14,10 +14,8 @@ from basil.learning.promises import Chosen, Losses, Pick, Promise, Selection
 class Computer(Protocol):
     """Who keeps these promises."""
 
-    losses: Places
-    picked: Places
+    board: Board
 
-    def place(self, places: Places) -> int: ...
     def flush(self) -> None: ...
     def make(self, selection: "LateSelection") -> None: ...
     def indices(self, selections: Sequence[Selection]) -> Promise[list[int]]: ...
@@ -43,10 +41,10 @@ class PlacedLosses(Losses):
     def look(self) -> Tensor:
         if not self.made:
             self._compute.flush()
-        return self._compute.losses.tensor[self.place, : len(self.batch)]
+        return self._compute.board.losses.tensor[self.place, : len(self.batch)]
 
     def __del__(self) -> None:
-        self._compute.losses.give_back(self.place)
+        self._compute.board.losses.give_back(self.place)
 
 
 class LateSelection(Selection):
@@ -65,7 +63,7 @@ class LateSelection(Selection):
         self.models = models
         self.losses = losses
         self.pick = pick
-        self.place = compute.place(compute.picked)
+        self.place = compute.board.place(compute.board.picked)
         self.made = False
 
     @property
@@ -75,16 +73,16 @@ class LateSelection(Selection):
     def model(self) -> Tensor:
         """Without a look at the index."""
         self._compute.make(self)
-        index = self._compute.picked.tensor[self.place].view(1)
+        index = self._compute.board.picked.tensor[self.place].view(1)
         return torch.stack(list(self.models)).index_select(0, index).view(-1)
 
     def among(self, models: Sequence[Tensor]) -> Selection:
         self._compute.make(self)
-        return Chosen(models, self._compute.picked.tensor[self.place].clone())
+        return Chosen(models, self._compute.board.picked.tensor[self.place].clone())
 
     def numbers(self, rows: list[int]) -> list[int]:
         """Its part of a command: places of the losses, rows of the models, place of the index."""
         return [*(promise.place for promise in self.losses), *rows, self.place]
 
     def __del__(self) -> None:
-        self._compute.picked.give_back(self.place)
+        self._compute.board.picked.give_back(self.place)

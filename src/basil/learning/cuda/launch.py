@@ -21,7 +21,7 @@ AHEAD = 128  # how many commands the host may be ahead of the device
 
 
 class Fields:
-    """Cuts a command into its parts, in the order in which they were put together."""
+    """Cuts commands into their parts, in the order in which they were put together."""
 
     def __init__(self, command: Tensor) -> None:
         self._command = command
@@ -29,7 +29,7 @@ class Fields:
 
     def next(self, length: int) -> Tensor:
         start, self._start = self._start, self._start + length
-        return self._command[start : self._start]
+        return self._command[..., start : self._start]
 
 
 def bits_of(rate: float) -> int:
@@ -49,7 +49,7 @@ class GraphMemory:
 
 
 class Launch:
-    """One kind of work with its command buffer."""
+    """One kind of work with its command buffer: [ring, number] of as many rings."""
 
     def __init__(
         self,
@@ -57,30 +57,36 @@ class Launch:
         length: int,
         device: torch.device,
         memory: GraphMemory | None = None,
+        rings: int = 1,
     ) -> None:
         self._work = work
         self._memory = memory or GraphMemory()
         self._length = length
         self._cuda = device.type == "cuda"
-        self._command = torch.zeros(length, dtype=torch.int64, device=device)
-        host = torch.zeros(AHEAD, length, dtype=torch.int64, pin_memory=self._cuda and length > 0)
+        self._command = torch.zeros(rings, length, dtype=torch.int64, device=device)
+        shape, pinned = (AHEAD, rings, length), self._cuda and length > 0
+        host = torch.zeros(shape, dtype=torch.int64, pin_memory=pinned)
         self._host = list(zip(host, host.numpy(), strict=True))  # views, made once
         self._taken: list[torch.cuda.Event | None] = [None, None]  # one for each half of the rows
         self._runs = 0
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, samples: Sequence[NDArray[np.int64]], numbers: list[int]) -> None:
-        """Run the work; its command is the numbers of samples, and then other numbers."""
+    def __call__(
+        self, commands: Sequence[tuple[Sequence[NDArray[np.int64]], Sequence[int]]]
+    ) -> None:
+        """Run the work; a command is the numbers of samples, and then other numbers."""
         at = self._runs % AHEAD
         half, first = divmod(at, AHEAD // 2)
         if first == 0:
             before = self._taken[half]
             if before is not None:  # the device may not have copied these rows yet
                 before.synchronize()
-        (there, row), split = self._host[at], self._length - len(numbers)
-        if samples:
-            np.concatenate(samples, out=row[:split])
-        row[split:] = numbers
+        there, rows = self._host[at]
+        for row, (samples, numbers) in zip(rows, commands, strict=True):
+            split = self._length - len(numbers)
+            if samples:
+                np.concatenate(samples, out=row[:split])
+            row[split:] = numbers
         self._command.copy_(there, non_blocking=True)
         if self._cuda and first == AHEAD // 2 - 1:
             self._taken[half] = torch.cuda.current_stream().record_event()

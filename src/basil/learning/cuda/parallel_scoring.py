@@ -25,10 +25,11 @@ class ParallelScoring:
     def score(self, models: Tensor, batch: Batch) -> Tensor:
         """Losses [model, sample]."""
         self._models[:, : models.shape[1]].copy_(models)
-        self._launch([batch.indices], [])
+        self._launch([([batch.indices], [])])
         return self._losses.clone()
 
-    def _work(self, samples: Tensor) -> None:
+    def _work(self, command: Tensor) -> None:
+        samples = command[0]
         for first, side in enumerate(self._sides):
             with side.begin():
                 for i in range(first, len(self._losses), len(self._sides)):

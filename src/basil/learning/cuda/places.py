@@ -16,13 +16,27 @@ class Models:
 
     def __init__(self, rows: int, width: int, device: torch.device) -> None:
         self.matrix = torch.zeros(rows, width, device=device)
+        self._wanted = rows
         self._row_of: dict[int, int] = {}  # id of a model -> row
         self._model_in: list[weakref.ref[Tensor] | None] = [None] * rows
         self._next = 0
-        self._needed: set[int] = set()  # rows of the command that is being put together
+        self._needed: set[int] = set()  # rows of the commands that are being put together
+
+    def join(self, models: int) -> bool:
+        """Somebody has about so many models in use.  Whether the matrix is another now."""
+        self._wanted += models
+        more = self._wanted - len(self.matrix)
+        if more <= 0:
+            return False
+        self.matrix = torch.cat([self.matrix, self.matrix.new_zeros(more, self.matrix.shape[1])])
+        self._model_in += [None] * more
+        return True
+
+    def leave(self, models: int) -> None:
+        self._wanted -= models
 
     def begin(self) -> None:
-        """A new command: its rows stay until the next."""
+        """New commands: the rows of those before may be used again."""
         self._needed.clear()
 
     def row(self, model: Tensor) -> int:
@@ -38,7 +52,7 @@ class Models:
         return row
 
     def free(self) -> int:
-        """A row that the present command does not need: the one that was filled longest ago."""
+        """A row that no present command needs: the one that was filled longest ago."""
         while self._next in self._needed:
             self._next = (self._next + 1) % len(self._model_in)
         row = self._next

@@ -29,13 +29,13 @@ class TrainingStream:
             launch = Launch(work, sum(sizes) + 1, self._kernels.pool.device)
             self._launches[sizes] = launch
         self._working.model.copy_(start)
-        launch([batch.indices for batch in batches], [bits_of(rate)])
+        launch([([batch.indices for batch in batches], [bits_of(rate)])])
         return self._working.model.clone()
 
     def _steps(self, sizes: tuple[int, ...], command: Tensor) -> None:
-        fields = Fields(command)
+        fields = Fields(command[0])
         steps = [fields.next(size) for size in sizes]
         rate = fields.next(1).view(torch.float64)[0].float()
         for indices in steps:
-            self._kernels.step(self._working, indices, rate)
-        self._kernels.settle(self._working)
+            self._kernels.step(self._working, indices, rate, self._kernels.sizes)
+        self._kernels.settle(self._working, self._kernels.sizes)

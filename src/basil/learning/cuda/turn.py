@@ -1,10 +1,12 @@
 """A turn on a GPU: score, select, train, as one graph."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from basil.learning.cuda.batched import Batched
 from basil.learning.cuda.kernels import Kernels, WorkingModel
 from basil.learning.cuda.launch import Fields
 from basil.learning.cuda.places import Models, Places
@@ -30,60 +32,99 @@ class Turn:
     sizes: tuple[int, ...] = ()
 
 
-class Turns:
-    """What a graph is captured of: functions of a command, on what lies in its place."""
+class Where(Protocol):
+    """Where things lie that a command names."""
 
-    def __init__(
-        self,
-        kernels: Kernels,
-        working: WorkingModel,
-        models: Models,
-        losses: Places,
-        picked: Places,
-    ) -> None:
+    models: Models
+    losses: Places
+    picked: Places
+    sizes: Places
+
+
+class Turns:
+    """What a graph is captured of: functions of commands, on what lies in their places."""
+
+    def __init__(self, kernels: Kernels, working: WorkingModel, where: Where) -> None:
         self.kernels = kernels
         self.working = working
-        self.models = models
-        self.losses = losses
-        self.picked = picked
+        self.where = where
         self._side = SideStream(kernels.pool.device)
+        many = Batched(kernels)
+        self.batched = many if many.possible else None
 
-    def take(self, turn: Turn, pick: Pick | None, command: Tensor) -> None:
-        """Everything in one: see `Turn`."""
+    def take(self, turn: Turn, pick: Pick | None, commands: Tensor) -> None:
+        """One ring's: see `Turn`."""
+        where, command = self.where, commands[0]
         fields = Fields(command)
         steps = [fields.next(size) for size in turn.sizes]
         scored = fields.next(turn.scores * turn.batch)
-        out, bits = (fields.next(1), fields.next(1)) if steps else (command[:0], command[:0])
+        out, bits, ring = (fields.next(1 if steps else 0) for _ in range(3))
         first = turn.urgent if steps else turn.scores
         aside = first < turn.scores  # later turns ask for the rest: while this one goes on
         if turn.scores:
-            vector = self.models.matrix.index_select(0, fields.next(1))
+            vector = where.models.matrix.index_select(0, fields.next(1))
             places, split = fields.next(turn.scores), first * turn.batch
             if first:
-                self._score(vector, scored[:split], places[:first])
+                losses = self.kernels.losses(vector, scored[:split])
+                self._keep(turn, losses, places[:first])
             if aside:
                 with self._side.begin():
-                    self._score(vector, scored[split:], places[first:])
-        row = self._pick(turn, pick, fields) if turn.compared else None
+                    losses = self.kernels.losses(vector, scored[split:])
+                    self._keep(turn, losses, places[first:])
+        row = None
+        if turn.compared:
+            assert pick is not None
+            losses, rows = self._compared(turn, fields), fields.next(turn.models)
+            index = decide(losses[0], pick, turn.models - 1).view(1)
+            where.picked.tensor.index_copy_(0, fields.next(1), index)
+            row = rows.index_select(0, index)
         if steps:
             row = fields.next(1) if row is None else row
-            torch.index_select(self.models.matrix, 0, row, out=self.working.vector)
+            torch.index_select(where.models.matrix, 0, row, out=self.working.vector)
+            rate, sizes = _rates(bits)[0], where.sizes.tensor.index_select(0, ring)[0]
             for indices in steps:
-                self.kernels.step(self.working, indices, bits.view(torch.float64)[0].float())
-            self.kernels.settle(self.working)
-            self.models.matrix.index_copy_(0, out, self.working.vector.detach())
+                self.kernels.step(self.working, indices, rate, sizes)
+            self.kernels.settle(self.working, sizes)
+            where.models.matrix.index_copy_(0, out, self.working.vector.detach())
         if aside:
             self._side.wait()
 
-    def _score(self, vector: Tensor, samples: Tensor, places: Tensor) -> None:
-        losses = self.kernels.losses(vector, samples).view(len(places), -1)
-        self.losses.tensor[:, : losses.shape[1]].index_copy_(0, places, losses)
+    def take_together(self, turn: Turn, pick: Pick | None, commands: Tensor) -> None:
+        """Those of several rings, a row of commands each."""
+        where, many = self.where, self.batched
+        assert many is not None
+        fields = Fields(commands)
+        steps = [fields.next(size) for size in turn.sizes]
+        scored = fields.next(turn.scores * turn.batch)
+        out, bits, ring = (fields.next(1 if steps else 0).flatten() for _ in range(3))
+        if turn.scores:
+            vectors = where.models.matrix.index_select(0, fields.next(1).flatten())
+            self._keep(turn, many.losses(vectors, scored), fields.next(turn.scores).flatten())
+        row = None
+        if turn.compared:
+            assert pick is not None
+            losses, rows = self._compared(turn, fields), fields.next(turn.models)
+            index = many.decide(losses, pick, turn.models - 1)
+            where.picked.tensor.index_copy_(0, fields.next(1).flatten(), index)
+            row = rows.gather(1, index[:, None]).flatten()
+        if steps:
+            row = fields.next(1).flatten() if row is None else row
+            vectors = where.models.matrix.index_select(0, row)
+            rates, sizes = _rates(bits), where.sizes.tensor.index_select(0, ring)
+            for indices in steps:
+                vectors = many.step(vectors, indices, rates, sizes)
+            where.models.matrix.index_copy_(0, out, many.settled(vectors, sizes))
 
-    def _pick(self, turn: Turn, pick: Pick | None, fields: Fields) -> Tensor:
-        """The row of the selected model."""
-        assert pick is not None
-        places, rows = fields.next(turn.compared), fields.next(turn.models)
-        losses = self.losses.tensor[:, : turn.batch].index_select(0, places)
-        index = decide(losses, pick, turn.models - 1).view(1)
-        self.picked.tensor.index_copy_(0, fields.next(1), index)
-        return rows.index_select(0, index)
+    def _keep(self, turn: Turn, losses: Tensor, places: Tensor) -> None:
+        there = self.where.losses.tensor[:, : turn.batch]
+        there.index_copy_(0, places, losses.view(len(places), -1))
+
+    def _compared(self, turn: Turn, fields: Fields) -> Tensor:
+        """The losses [ring, candidate, sample] that the next places hold."""
+        places = fields.next(turn.compared)
+        losses = self.where.losses.tensor[:, : turn.batch].index_select(0, places.flatten())
+        return losses.view(-1, turn.compared, turn.batch)
+
+
+def _rates(bits: Tensor) -> Tensor:
+    return bits.contiguous().view(torch.float64).float()

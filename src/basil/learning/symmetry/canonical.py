@@ -28,50 +28,19 @@ loud as one likes, and each gets a gradient of that size.  So a unit that is rea
 function, and then the loss shows it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from basil.learning.symmetry.basis import bases
 from basil.learning.symmetry.order import places, signature
 from basil.learning.symmetry.parts import SLACK, Part, Symmetries, Units
+from basil.learning.symmetry.typical import typical
 
 SILENT = 0.25  # the share of a layer's inputs from which on silence is suspicious
 LOUD = 3.0  # times the largest outgoing weights of x⁰, by the layer's median
 SOFT = 0.8  # of that is left to such a unit: it stays as it is when the form is taken again
-FEW = 16  # incoming weights: of fewer, the middle half can vanish while the unit does not
-
-
-def typical(rows: Tensor) -> Tensor:
-    """The size of each row [unit, weight]: the mean of the middle half of its |w|.
-
-    The largest, where that is 0 or the weights are few.
-    """
-    sizes, count = rows.abs(), rows.shape[1]
-    largest = sizes.amax(1)
-    if count < FEW:
-        return largest
-    first, last = count // 4, count - count // 4
-    if rows.device.type == "cpu":  # a fifth of the time of torch's
-        split = torch.from_numpy(np.partition(sizes.numpy(), (first, last - 1), axis=1))
-        middle = split[:, first:last].mean(1)
-    else:
-        middle = middle_mean(sizes, first)
-    return torch.where(middle > 0, middle, largest)
-
-
-def middle_mean(rows: Tensor, aside: int) -> Tensor:
-    """The mean of each row without its so many smallest and largest; no sort, as GPUs are slow at.
-
-    What is set aside first counts as much as the bound that it lies beyond.
-    """
-    low = rows.kthvalue(aside + 1).values
-    high = rows.kthvalue(rows.shape[1] - aside).values
-    total = torch.minimum(torch.maximum(rows, low[:, None]), high[:, None]).sum(1)
-    return (total - aside * (low + high)) / (rows.shape[1] - 2 * aside)
 
 
 class Canonical:
@@ -80,13 +49,14 @@ class Canonical:
     def __init__(self, symmetries: Symmetries, initial: Tensor) -> None:
         self.symmetries = symmetries
         self._growth = Growth.of(symmetries)
-        self._targets: list[float] = []
-        for units in symmetries.scaled:
-            size = float(typical(_rows(units, initial)).mean())
+        self._bounded = _bounded(symmetries)
+        # In x⁰: how large weights are that make each layer's units, and then the output's.
+        self.sizes = initial.new_zeros(len(symmetries.scaled) + 1)
+        for i, units in enumerate(symmetries.scaled):
+            size = typical(_rows(units, initial)).mean()
             fan_in = units.gauge.before * units.gauge.after
-            self._targets.append(size if size > 0 else fan_in**-0.5)
-        self._output = float(self._normal(initial)[1])  # the size of its weights in x⁰
-        self._bounded = _bounded(symmetries, self._targets)
+            self.sizes[i] = torch.where(size > 0, size, fan_in**-0.5)
+        self.sizes[-1] = self._normal(initial, self.sizes)[1]
         self._loudest = [
             LOUD * float(sizes.max() / usual) if (usual := _median(sizes)) > 0 else torch.inf
             for sizes in (_loudness(units, initial) for units in symmetries.scaled)
@@ -97,14 +67,22 @@ class Canonical:
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Canonical)
-            and (self.symmetries, self._targets) == (other.symmetries, other._targets)
-            and (self._output, self._bases) == (other._output, other._bases)
+            and self.alike(other)
+            and torch.equal(self.sizes, other.sizes)
             and self._loudest == other._loudest
             and all(map(torch.equal, self._signatures, other._signatures))
         )
 
     def __hash__(self) -> int:
-        return hash((self.symmetries, tuple(self._targets)))
+        return hash(self.symmetries)
+
+    def alike(self, other: "Canonical | None") -> bool:
+        """Whether models of the other are `settled` and have `limits` as here, with its `sizes`."""
+        return (
+            other is not None
+            and self.symmetries == other.symmetries
+            and self._bases == other._bases
+        )
 
     def __call__(self, model: Tensor) -> Tensor:
         """A new vector; the same function, but for what is too loud."""
@@ -116,7 +94,7 @@ class Canonical:
 
     def _same(self, model: Tensor) -> Tensor:
         """The one of all that are the same function."""
-        vector = self._scaled(model)
+        vector = self._scaled(model, self.sizes)
         for units, ours in zip(self.symmetries.ordered, self._signatures, strict=True):
             order = places(ours, signature(units, vector))
             if order is not None:
@@ -124,22 +102,22 @@ class Canonical:
         self._straighten(vector)
         return vector
 
-    def settled(self, model: Tensor) -> Tensor:
+    def settled(self, model: Tensor, sizes: Tensor) -> Tensor:
         """The same for a model that was in this form and took a step.
 
         No step changes an order, or makes a unit too loud that was not nearly so.
         In operations that never look at a value: it may be part of a CUDA graph.
         """
-        vector = self._scaled(model)
+        vector = self._scaled(model, sizes)
         self._straighten(vector)
         return vector
 
-    def _scaled(self, model: Tensor) -> Tensor:
+    def _scaled(self, model: Tensor, sizes: Tensor) -> Tensor:
         vector = model.clone()
         if not self.symmetries.scaled:
             return vector
-        factors, output = self._normal(model)
-        growth = self._grown(output) ** (1 / self._growth.layers)
+        factors, output = self._normal(model, sizes)
+        growth = _grown(output, sizes[-1]) ** (1 / self._growth.layers)
         scaled = zip(self.symmetries.scaled, factors, self._growth.powers, strict=True)
         for units, factor, power in scaled:
             # A unit of nothing but zeros has no size; what is not finite is refused by its score.
@@ -158,30 +136,24 @@ class Canonical:
             too_loud = too_loud | loud.any()
         return softer, too_loud
 
-    def _normal(self, model: Tensor) -> tuple[list[Tensor], Tensor]:
+    def _normal(self, model: Tensor, sizes: Tensor) -> tuple[list[Tensor], Tensor]:
         """By how much to scale all units to the size of x⁰'s (0: not at all).
 
         And how large the output's weights are then: there is all that has grown.
         """
         normal, factors = model.clone(), []
-        for units, target in zip(self.symmetries.scaled, self._targets, strict=True):
-            sizes = typical(_rows(units, normal))
-            factor = torch.where(sizes == 0, 0.0, target / sizes)
-            units.read(normal, torch.where(sizes == 0, 1.0, factor))
+        for i, units in enumerate(self.symmetries.scaled):
+            size = typical(_rows(units, normal))
+            factor = torch.where(size == 0, 0.0, size.reciprocal() * sizes[i])
+            units.read(normal, torch.where(size == 0, 1.0, factor))
             factors.append(factor)
         return factors, self._growth.size(normal)
-
-    def _grown(self, output: Tensor) -> Tensor:
-        """How many times as large as in x⁰; 1 where either is 0."""
-        if self._output == 0:
-            return torch.ones_like(output)
-        return torch.where(output == 0, 1.0, output / self._output)
 
     def _straighten(self, vector: Tensor) -> None:
         for some in self._bases:
             some.straighten(vector)
 
-    def limits(self, model: Tensor, gradient: Tensor) -> Tensor:
+    def limits(self, model: Tensor, gradient: Tensor, sizes: Tensor) -> Tensor:
         """How large each weight of a model may be, after a step along this gradient.
 
         What reads a unit that is never active has a gradient of 0.  No loss judges such weights: a
@@ -189,14 +161,14 @@ class Canonical:
         where more than a quarter of what a layer reads is silent, weights that
         read it may be no larger than is typical; all others may be of any size.
         """
-        pieces, at, growth = [], 0, self._grown(self._growth.size(model))
-        for part, witness, target in self._bounded:
+        pieces, at, growth = [], 0, _grown(self._growth.size(model), sizes[-1])
+        for part, witness, layer in self._bounded:
             if witness is None:
                 seen = part.of(gradient).abs().amax(0, keepdim=True) > 0
             else:  # the same, and no sum over all that reads a unit
                 seen = witness.of(gradient) != 0
             free = seen | (seen.float().mean() >= 1 - SILENT)
-            most = torch.where(free, torch.inf, growth * target).expand(
+            most = torch.where(free, torch.inf, growth * sizes[layer]).expand(
                 part.before, part.units, part.after
             )
             pieces += [gradient.new_full((part.start - at,), torch.inf), most.flatten()]
@@ -244,16 +216,20 @@ class Growth:
         return typical(self.output.of(vector).reshape(1, -1))[0]
 
 
-def _bounded(
-    symmetries: Symmetries, targets: Sequence[float]
-) -> list[tuple[Part, Part | None, float]]:
+def _grown(output: Tensor, first: Tensor) -> Tensor:
+    """How many times as large as in x⁰; 1 where either is 0."""
+    return torch.where((output == 0) | (first == 0), 1.0, output / first)
+
+
+def _bounded(symmetries: Symmetries) -> list[tuple[Part, Part | None, int]]:
     """Weights by which units are measured, as [reader, unit, weight] of the units that they read.
 
     With each a parameter of those units that has a gradient if they are active: a bias.  Where they
     are inputs there is none.  (Not embeddings: a word that is not in one batch is in another.)
+    And the number of the units.
     """
     found = []
-    for units, target in zip(symmetries.scaled, targets, strict=True):
+    for number, units in enumerate(symmetries.scaled):
         gauge = units.gauge
         if gauge.before > 1 or gauge.width:
             continue
@@ -263,7 +239,7 @@ def _bounded(
             for read in other.reads:
                 if read.start == gauge.start and not read.width and biases:
                     part, witness = read, biases[0]
-        found.append((part, witness, target))
+        found.append((part, witness, number))
     return sorted(found, key=lambda entry: entry[0].start)
 
 

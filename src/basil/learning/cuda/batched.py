@@ -1,0 +1,117 @@
+"""The functions of `Kernels` for models of several rings at once.
+
+One ring's turn is a gigaflop, a few microseconds of a large GPU, and takes some hundred: it is too
+small to fill it.  Those of many rings are not.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from basil.learning.cuda.kernels import LINE, Kernels
+from basil.learning.cuda.layers import apply, layers_of
+from basil.learning.pool import Pool
+from basil.learning.promises import Pick, decide
+
+MANY = 2**17  # samples of all rings at a time
+
+
+class Batched:
+    """Models as rows [ring, vector], the numbers of their samples as [ring, sample]."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+        self._layers = layers_of(kernels.network)
+        self._losses: Callable[..., Tensor] = self._losses_plainly
+        self._step: Callable[..., Tensor] = self._step_plainly
+        self._settled: Callable[..., Tensor] = self._settled_plainly
+        if kernels.compiled:
+            self._losses = torch.compile(self._losses, dynamic=True)
+            self._step = torch.compile(self._step, dynamic=True)
+            self._settled = torch.compile(self._settled, dynamic=True)
+
+    @property
+    def possible(self) -> bool:
+        """Whether all layers are known, and nothing but what is trained changes in a step."""
+        kernels = self._kernels
+        canonical = kernels.canonical
+        return (
+            self._layers is not None
+            and all(slot.trained for slot in kernels.layout.slots)
+            and not (canonical and canonical.symmetries.pairs)
+        )
+
+    def losses(self, vectors: Tensor, samples: Tensor) -> Tensor:
+        """[ring, sample]; +inf throughout for a model that holds a value that is not finite."""
+        pool = self._kernels.pool
+        with torch.no_grad():
+            some = samples.split(max(1, MANY // len(samples)), 1)
+            found = [self._losses(vectors, pool.tensors, pool.y, part) for part in some]
+            return torch.cat(found, 1) if len(found) > 1 else found[0]
+
+    def step(self, vectors: Tensor, samples: Tensor, rates: Tensor, sizes: Tensor) -> Tensor:
+        pool = self._kernels.pool
+        return self._step(vectors, pool.tensors, pool.y, samples, rates, sizes)
+
+    def settled(self, vectors: Tensor, sizes: Tensor) -> Tensor:
+        """Each in canonical form."""
+        return vectors if self._kernels.canonical is None else self._settled(vectors, sizes)
+
+    def decide(self, losses: Tensor, pick: Pick, candidates: int) -> Tensor:
+        """What `promises.decide` says of each ring's losses [ring, candidate, sample]."""
+        return torch.vmap(lambda some: decide(some, pick, candidates))(losses)
+
+    def _losses_plainly(
+        self, vectors: Tensor, tensors: tuple[Any, ...], targets: Tensor, samples: Tensor
+    ) -> Tensor:
+        losses = self._outcome(vectors, tensors, targets, samples)
+        lines = torch.linalg.vector_norm(vectors.view(len(vectors), -1, LINE), torch.inf, dim=2)
+        return torch.where(lines.amax(1, keepdim=True) < torch.inf, losses, torch.inf)
+
+    def _outcome(
+        self, vectors: Tensor, tensors: tuple[Any, ...], targets: Tensor, samples: Tensor
+    ) -> Tensor:
+        assert self._layers is not None
+        kernels, flat = self._kernels, samples.flatten()
+        x = Pool.gather(tensors, flat).unflatten(0, samples.shape)
+        views = {
+            slot.name: vectors[:, slot.start : slot.stop].unflatten(1, slot.shape)
+            for slot in kernels.layout.slots
+        }
+        outputs = apply(self._layers, kernels.layout.state(views), x)
+        losses = kernels.loss(outputs.flatten(0, 1), targets[flat])
+        return losses.float().view(samples.shape)
+
+    def _step_plainly(
+        self,
+        vectors: Tensor,
+        tensors: tuple[Any, ...],
+        targets: Tensor,
+        samples: Tensor,
+        rates: Tensor,
+        sizes: Tensor,
+    ) -> Tensor:
+        """x ← x − rate · ∇ mean loss(x); the sum over rings has each one's own gradient."""
+        leaves = vectors.detach().requires_grad_()
+        with torch.enable_grad():
+            losses = self._outcome(leaves, tensors, targets, samples)
+            total = losses.mean(1).sum()
+        [gradients] = torch.autograd.grad(total, leaves)
+        canonical = self._kernels.canonical
+        if canonical is not None:
+            most = _each(canonical.limits, vectors, gradients, sizes)
+            vectors = vectors.clamp(-most, most)
+        return vectors - rates[:, None] * gradients
+
+    def _settled_plainly(self, vectors: Tensor, sizes: Tensor) -> Tensor:
+        assert self._kernels.canonical is not None
+        return _each(self._kernels.canonical.settled, vectors, sizes)
+
+
+def _each(function: Callable[..., Tensor], *args: Tensor) -> Tensor:
+    """A function of one ring, for all of them."""
+    if args[0].device.type == "cpu":  # where it works with numpy
+        return torch.stack([function(*row) for row in zip(*args, strict=True)])
+    return torch.vmap(function)(*args)

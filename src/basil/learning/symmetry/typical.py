@@ -1,0 +1,43 @@
+"""How large a unit's weights are."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+try:  # it comes with torch where there is a GPU for it
+    from basil.learning.symmetry.middle_kernel import LONGEST, middle_half
+except ImportError:
+    LONGEST = 0
+
+FEW = 16  # incoming weights: of fewer, the middle half can vanish while the unit does not
+
+
+def typical(rows: Tensor) -> Tensor:
+    """The size of each row [unit, weight]: the mean of the middle half of its |w|.
+
+    The largest, where that is 0 or the weights are few.
+    """
+    count = rows.shape[1]
+    if count < FEW:
+        return rows.abs().amax(1)
+    if rows.device.type == "cuda" and count <= LONGEST:
+        sizes: Tensor = middle_half(rows)
+        return sizes
+    sizes, aside = rows.abs(), count // 4
+    if rows.device.type == "cpu":  # a fifth of the time of torch's
+        split = torch.from_numpy(np.partition(sizes.numpy(), (aside, count - aside - 1), axis=1))
+        middle = split[:, aside : count - aside].mean(1)
+    else:
+        middle = middle_mean(sizes, aside)
+    return torch.where(middle > 0, middle, sizes.amax(1))
+
+
+def middle_mean(rows: Tensor, aside: int) -> Tensor:
+    """The mean of each row without its so many smallest and largest; no sort, as GPUs are slow at.
+
+    What is set aside first counts as much as the bound that it lies beyond.
+    """
+    low = rows.kthvalue(aside + 1).values
+    high = rows.kthvalue(rows.shape[1] - aside).values
+    total = torch.minimum(torch.maximum(rows, low[:, None]), high[:, None]).sum(1)
+    return (total - aside * (low + high)) / (rows.shape[1] - 2 * aside)
