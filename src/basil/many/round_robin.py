@@ -36,22 +36,25 @@ def round_robin(
     pieces of work have waited for others' so far; who has asked for one lets the others go on.
     """
     waiting, first = iter(runs), _lanes(device, 1, Sharing.ALONE)
-    lanes = first
+    lanes, free = first, []
     at_work = list(zip(lanes, waiting, strict=False))
     with relaxed_gc():
         while at_work:
-            going_on = []
+            ended = []
             for lane, run in at_work:
                 with lane:
                     goes_on = _goes_on(run, posted)
-                if goes_on:
-                    going_on.append((lane, run))
-                else:
+                if not goes_on:
+                    ended.append(run)
                     _clear_up(device)
             if len(lanes) == 1 and sharing() is not Sharing.ALONE:
                 lanes = first + _lanes(device, at_once - 1, sharing())
-            free = [lane for lane in lanes if all(lane is not other for other, _ in going_on)]
-            at_work = going_on + list(zip(free, waiting, strict=False))
+                free = lanes[1:]
+            if ended:
+                free += [lane for lane, run in at_work if run in ended]
+                at_work = [(lane, run) for lane, run in at_work if run not in ended]
+            while free and (run := next(waiting, None)) is not None:
+                at_work.append((free.pop(0), run))
             yield
 
 
