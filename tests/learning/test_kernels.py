@@ -53,7 +53,8 @@ def test_other_samples_need_no_other_program(counters: list[Any]) -> None:
         kernels = Kernels(plain.network, plain.layout, cross_entropy, pool, True, first)
         first = first or kernels
         working = kernels.working_model(plain.initial)
-        kernels.step(working, torch.arange(samples - 20, samples), torch.tensor(0.1))
+        last = torch.arange(samples - 20, samples)
+        kernels.step(working, last, torch.tensor(0.1), kernels.sizes)
         found = kernels.losses(working.vector, torch.arange(samples - 10, samples))
         outputs = torch.func.functional_call(
             plain.network,

@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.functional import normalize
 
 from basil import data
 from basil.learning.layout import Layout, layout_of
 from basil.learning.models import cifar_cnn, gelu, mlp, resnet, tiny_transformer
 from basil.learning.symmetry import Canonical, Symmetries, find
 from basil.learning.symmetry.canonical import LOUD
+from basil.learning.symmetry.order import places
 from basil.learning.symmetry.parts import SLACK
 from basil.learning.symmetry.typical import middle_mean, typical
 
@@ -278,6 +280,19 @@ def test_units_that_cancel_each_other_cannot_be_loud(weight: float) -> None:
     others, before = case.layout.views(form)["5.weight"], case.layout.views(honest)["5.weight"]
     ratio = (others / before)[:, [*range(5), 6, *range(8, 30)]]
     assert ratio.std() < 1e-3 * ratio.mean()
+
+
+@pytest.mark.parametrize(("units", "entries"), [(384, 64), (192, 256)])
+@pytest.mark.parametrize("cosine", [0.2, 0.3, 0.5])
+def test_what_training_has_turned_away_is_not_taken_for_another(
+    units: int, entries: int, cosine: float
+) -> None:
+    """Of 384 units some resemble another's beginning by 0.4, by chance, and their own by 0.3."""
+    draw = torch.Generator().manual_seed(3)
+    first, noise = torch.randn(2, units, entries, generator=draw)
+    now = normalize(cosine * normalize(first) + math.sqrt(1 - cosine**2) * normalize(noise))
+    order = places(normalize(first), now)
+    assert order is None or (order != torch.arange(units)).sum() <= max(2, units // 50)
 
 
 @pytest.mark.parametrize("cosine", [0.4, 0.0])

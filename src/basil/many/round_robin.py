@@ -53,8 +53,8 @@ def round_robin(
             if ended:
                 free += [lane for lane, run in at_work if run in ended]
                 at_work = [(lane, run) for lane, run in at_work if run not in ended]
-            while free and (run := next(waiting, None)) is not None:
-                at_work.append((free.pop(0), run))
+            begun = list(zip(free, waiting, strict=False))
+            at_work, free = at_work + begun, free[len(begun) :]
             yield
 
 

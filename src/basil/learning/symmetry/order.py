@@ -4,15 +4,16 @@ Training turns a unit away from what it was in x⁰, but never towards what anot
 a Byzantine node has changed places, the likeness to x⁰ shows where units belong.
 """
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from basil.learning.symmetry.parts import SLACK, Units
 
-ENOUGH = 256  # weights of a unit that are compared
-SURE = 0.5  # the cosine by which a unit of few weights is known again
-CHANCE = 3.0  # and by how many standard deviations of chance, 1/√d, one of many
+ENOUGH = 512  # weights of a unit that are compared
+SURE = 0.5  # a cosine that is enough where few weights leave much to chance
 PASSES = 4
 
 
@@ -25,24 +26,27 @@ def signature(units: Units, vector: Tensor) -> Tensor:
 def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
     """For each of our signatures the number of theirs that belongs in its place; None: its own.
 
-    Two belong together if each is the other's most similar, and more so than by chance: the cosine
-    of two directions of d entries that have nothing to do with each other is about 1/√d.  The rest
-    keep their order.
+    Two belong together if each is the other's most similar, and more so than by chance: of n² pairs
+    of directions of d entries that have nothing to do with each other, the largest cosine is about
+    √(4 ln n / d).  The rest stay where they are, or keep their order.
     """
-    likeness, sure = ours @ theirs.T, min(SURE, CHANCE * ours.shape[1] ** -0.5)
+    units, entries = ours.shape
+    sure = min(SURE, math.sqrt(4 * math.log(units) / entries))
+    likeness = ours @ theirs.T
     likeness.diagonal().add_(SLACK)  # of two that are alike the one that is there stays
     own, row, column = likeness.diagonal(), likeness.amax(1), likeness.amax(0)
     if ours.device.type == "cpu" and bool(((own == row) & (own == column)).all()):
         return None
-    rows = torch.arange(len(likeness), device=likeness.device)
-    found, taken = torch.zeros_like(rows), torch.zeros_like(rows)
-    belongs = rows.clone()
+    rows = torch.arange(units, device=likeness.device)
+    belongs, found, taken = rows, torch.zeros_like(rows), torch.zeros_like(rows)
     for _ in range(PASSES):  # who loses its most similar to another has a next one
         best, back = likeness.argmax(1), likeness.argmax(0)
         mutual = (back[best] == rows) & (likeness.amax(1) > sure)
         belongs = torch.where(mutual, best, belongs)
         found, taken = found + mutual, taken.scatter_add(0, best, mutual.long())
         likeness = likeness.masked_fill((found[:, None] + taken) > 0, -1.0)
+    free = (found + taken == 0).long()  # in a place that nobody else takes
+    found, taken = found + free, taken + free
     free_rows, free_columns = (who.argsort(stable=True) for who in (found, taken))
     rest = torch.empty_like(rows).scatter(0, free_rows, free_columns)
     return torch.where(found > 0, belongs, rest)
