@@ -11,11 +11,14 @@ from basil.many.gpu import gpu_processes
 from basil.many.round_robin import AT_ONCE
 
 
-def measure(device: str) -> list[dict[str, float]]:
+def measure(device: str, plan: str | None = None) -> list[dict[str, float]]:
     """(processes, rings in each); on a GPU compiled, and measured once all are warm."""
     here = gpu_processes()
     on_gpu = [(1, 1), (1, 4), (1, 16), (2, 8), (here, AT_ONCE // here)]
     plans = on_gpu if device == "cuda" else [(1, 1), (1, 4), (2, 2)]
+    if plan is not None:
+        p, _, r = plan.partition("x")
+        plans = [(int(p), int(r))]
     return [
         {"processes": p, "rings": p * r, "turns_a_second": _turns_a_second(p, r, device)}
         for p, r in plans

@@ -2,7 +2,7 @@
 
 python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [rules]
                          [canonical] [llm] [hop] [watching]
-                         [--device cpu|cuda] [--threads N] [--json FILE]
+                         [--device cpu|cuda] [--threads N] [--json FILE] [--plan 8x8]
 """
 
 import argparse
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--plan", help="of rings: processes x rings in each, such as 8x8")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     gpu = torch.cuda.get_device_name() if args.device == "cuda" else ""
@@ -42,7 +43,7 @@ def main() -> None:
     if "turn" in args.what:
         results["turn_ms"] = turn.measure(args.device)
     if "rings" in args.what:
-        results["rings"] = concurrent_rings.measure(args.device)
+        results["rings"] = concurrent_rings.measure(args.device, args.plan)
     if "phase" in args.what:
         results["phase_ms"] = phase.measure(args.device)
     if "scale" in args.what:
