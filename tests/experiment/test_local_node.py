@@ -36,8 +36,11 @@ def alone(local: LocalNode) -> Setup:
 
 @pytest.mark.parametrize("node", range(N))
 @pytest.mark.parametrize("sharing", [{}, SHARED, {**SHARED, "dummies": "held-out"}])
-def test_a_node_alone_draws_the_same_batches(node: int, sharing: dict[str, Any]) -> None:
-    settings = recipe(sharing=sharing)
+@pytest.mark.parametrize("augmented", [False, True])
+def test_a_node_alone_draws_the_same_batches(
+    node: int, sharing: dict[str, Any], augmented: bool
+) -> None:
+    settings = recipe(sharing=sharing, data={"partition": "dirichlet", "augment": augmented})
     together, local = set_up(settings), one(settings, node)
     mine = alone(local)
     assert mine.participants.ring.order == together.participants.ring.order

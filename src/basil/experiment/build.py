@@ -6,6 +6,7 @@ from basil import data
 from basil.data import Samples
 from basil.data.partition import check_samples
 from basil.engine.durations import Durations
+from basil.errors import UserError
 from basil.experiment.machine import (
     Custom,
     Machine,
@@ -67,18 +68,25 @@ def set_up(
     shape = corner(network)
     pools = reuse if reuse is not None and reuse.corner == shape else None
 
-    def pool(samples: Samples) -> Pool:
-        return Pool(samples, dataset.mean, dataset.std, device, shape)
+    def pool(samples: Samples, augmented: bool = False) -> Pool:
+        return Pool(samples, dataset.mean, dataset.std, device, shape, augmented)
 
+    augmented = recipe.data.augment
+    if augmented and dataset.train.x.ndim != 4:
+        raise UserError(
+            "data.augment = true: images are moved and mirrored, and samples of"
+            f" {dataset.name} have the shape {'×'.join(map(str, dataset.train.x.shape[1:]))}"
+        )
     # Another's training pool will do unless either has samples that the data set has not.
     plain = node_data.train is dataset.train
     same = plain and pools is not None and pools.node_data.train is dataset.train
+    same = same and pools is not None and pools.recipe.data.augment == augmented
     test = pools.test if pools else pool(dataset.test)
     fooled = triggered(participants, dataset)
     compute = compute_for(
         network,
         custom.loss or choose_loss(recipe, dataset),
-        pools.compute.pool if pools and same else pool(node_data.train),
+        pools.compute.pool if pools and same else pool(node_data.train, augmented),
         models=recipe.ring.nodes,
         deterministic=machine.deterministic,
         compiled=machine.compiles(participants.turns, node_data.steps_in_a_turn()),

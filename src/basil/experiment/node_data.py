@@ -17,7 +17,7 @@ from basil.experiment.offers import Offers, batch_size, make_dummies, make_offer
 from basil.experiment.options import options_of
 from basil.experiment.participants import Participants
 from basil.learning.batches import draw_batches
-from basil.learning.pool import Batch
+from basil.learning.pool import Batch, augment
 from basil.protocol.numbering import Numbering
 
 Numbers = NDArray[np.int64]
@@ -58,14 +58,18 @@ class NodeData:
     def draw(self, node: int, k: int) -> tuple[Batch, ...]:
         """The batches of a node's turn in round k of its ring."""
         people, recipe = self.participants, self.participants.recipe
-        learning = recipe.learning
-        return draw_batches(
+        learning, turn = recipe.learning, (recipe.seed, "node", node, "round", k)
+        batches = draw_batches(
             self.samples(node, self.numbering.global_round(k)),
-            rng.stream(recipe.seed, "node", node, "round", k, "batch"),
+            rng.stream(*turn, "batch"),
             learning.batch,
             learning.local_steps * (len(people.benign) if people.pooled else 1),
             learning.local_epochs,
         )
+        if not recipe.data.augment:
+            return batches
+        ways = rng.stream(*turn, "augment")
+        return tuple(Batch(augment(batch.indices, ways)) for batch in batches)
 
     def steps_in_a_turn(self) -> int:
         """SGD steps in a turn of the node with the most data."""

@@ -28,6 +28,7 @@ Options = dict[str, Any]
 class Data:
     dataset: str = "digits"
     partition: str = "iid"
+    augment: bool = False  # images to train on are moved and mirrored at random
     dealt_to: int = 0  # nodes; more than take part: the rest of the data lies idle.  0: these alone
     options: Options = field(default_factory=dict)
 

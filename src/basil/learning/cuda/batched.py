@@ -5,14 +5,13 @@ small to fill it.  Those of many rings are not.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from basil.learning.cuda.kernels import LINE, Kernels
 from basil.learning.cuda.layers import apply, layers_of
-from basil.learning.pool import Pool
+from basil.learning.pool import Pool, Stored
 from basil.learning.promises import Pick, decide
 
 MANY = 2**17  # samples of all rings at a time
@@ -45,15 +44,14 @@ class Batched:
 
     def losses(self, vectors: Tensor, samples: Tensor) -> Tensor:
         """[ring, sample]; +inf throughout for a model that holds a value that is not finite."""
-        pool = self._kernels.pool
+        stored = self._kernels.pool.stored
         with torch.no_grad():
             some = samples.split(max(1, MANY // len(samples)), 1)
-            found = [self._losses(vectors, pool.tensors, pool.y, part) for part in some]
+            found = [self._losses(vectors, stored, part) for part in some]
             return torch.cat(found, 1) if len(found) > 1 else found[0]
 
     def step(self, vectors: Tensor, samples: Tensor, rates: Tensor, sizes: Tensor) -> Tensor:
-        pool = self._kernels.pool
-        return self._step(vectors, pool.tensors, pool.y, samples, rates, sizes)
+        return self._step(vectors, self._kernels.pool.stored, samples, rates, sizes)
 
     def settled(self, vectors: Tensor, sizes: Tensor) -> Tensor:
         """Each in canonical form."""
@@ -63,32 +61,27 @@ class Batched:
         """What `promises.decide` says of each ring's losses [ring, candidate, sample]."""
         return torch.vmap(lambda some: decide(some, pick, candidates))(losses)
 
-    def _losses_plainly(
-        self, vectors: Tensor, tensors: tuple[Any, ...], targets: Tensor, samples: Tensor
-    ) -> Tensor:
-        losses = self._outcome(vectors, tensors, targets, samples)
+    def _losses_plainly(self, vectors: Tensor, stored: Stored, samples: Tensor) -> Tensor:
+        losses = self._outcome(vectors, stored, samples)
         lines = torch.linalg.vector_norm(vectors.view(len(vectors), -1, LINE), torch.inf, dim=2)
         return torch.where(lines.amax(1, keepdim=True) < torch.inf, losses, torch.inf)
 
-    def _outcome(
-        self, vectors: Tensor, tensors: tuple[Any, ...], targets: Tensor, samples: Tensor
-    ) -> Tensor:
+    def _outcome(self, vectors: Tensor, stored: Stored, samples: Tensor) -> Tensor:
         assert self._layers is not None
-        kernels, flat = self._kernels, samples.flatten()
-        x = Pool.gather(tensors, flat).unflatten(0, samples.shape)
+        kernels, (x, y) = self._kernels, Pool.gather(stored, samples.flatten())
         views = {
             slot.name: vectors[:, slot.start : slot.stop].unflatten(1, slot.shape)
             for slot in kernels.layout.slots
         }
+        x = x.unflatten(0, samples.shape)
         outputs = apply(self._layers, kernels.layout.state(views), x)
-        losses = kernels.loss(outputs.flatten(0, 1), targets[flat])
+        losses = kernels.loss(outputs.flatten(0, 1), y)
         return losses.float().view(samples.shape)
 
     def _step_plainly(
         self,
         vectors: Tensor,
-        tensors: tuple[Any, ...],
-        targets: Tensor,
+        stored: Stored,
         samples: Tensor,
         rates: Tensor,
         sizes: Tensor,
@@ -96,7 +89,7 @@ class Batched:
         """x ← x − rate · ∇ mean loss(x); the sum over rings has each one's own gradient."""
         leaves = vectors.detach().requires_grad_()
         with torch.enable_grad():
-            losses = self._outcome(leaves, tensors, targets, samples)
+            losses = self._outcome(leaves, stored, samples)
             total = losses.mean(1).sum()
         [gradients] = torch.autograd.grad(total, leaves)
         canonical = self._kernels.canonical

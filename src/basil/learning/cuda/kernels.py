@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from basil.learning.layout import Layout, frozen_norms
 from basil.learning.models import Loss, right_share
-from basil.learning.pool import Pool
+from basil.learning.pool import Pool, Stored
 from basil.learning.symmetry import Canonical
 
 LINE = 512
@@ -78,7 +78,7 @@ class Kernels:
             if canonical:
                 self._settled = torch.compile(canonical.settled, dynamic=False)
         if self.compiled:
-            for samples in (pool.tensors[0], pool.y):  # of these there are more in another pool
+            for samples in pool.stored[:2]:  # of these there are more in another pool
                 torch._dynamo.maybe_mark_dynamic(samples, 0)
 
     def alike(self, other: "Kernels") -> bool:
@@ -122,16 +122,15 @@ class Kernels:
         """Per-sample losses, and for each sample whether it is classified right."""
         self._mode(training=False)
         with torch.no_grad():
-            return self._judge(vector.view(-1), pool.tensors, pool.y, indices)
+            return self._judge(vector.view(-1), pool.stored, indices)
 
     def _judge_plainly(
         self,
         vector: Tensor,
-        tensors: tuple[Tensor, Tensor, Tensor, bool],
-        targets: Tensor,
+        stored: Stored,
         indices: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        x, y = Pool.gather(tensors, indices), targets[indices]
+        x, y = Pool.gather(stored, indices)
         state = self.layout.state(self.layout.views(vector))
         outputs = functional_call(self.network, state, (x,))
         losses = self.loss(outputs, y).float()
@@ -153,9 +152,7 @@ class Kernels:
         self._mode(training=True)
         if self._gradient is not None:
             with torch.no_grad():
-                pool = self.pool
-                data = pool.tensors, pool.y
-                new = self._gradient(working.vector, *data, indices, rate, sizes)
+                new = self._gradient(working.vector, self.pool.stored, indices, rate, sizes)
                 working.vector.copy_(new)
             return
         x, y = self.pool.take(indices)
@@ -176,13 +173,12 @@ class Kernels:
     def _step_plainly(
         self,
         vector: Tensor,
-        tensors: tuple[Tensor, Tensor, Tensor, bool],
-        targets: Tensor,
+        stored: Stored,
         indices: Tensor,
         rate: Tensor,
         sizes: Tensor,
     ) -> Tensor:
-        x, y = Pool.gather(tensors, indices), targets[indices]
+        x, y = Pool.gather(stored, indices)
 
         def loss(vector: Tensor) -> Tensor:
             state = self.layout.state(self.layout.views(vector.view(-1)))
