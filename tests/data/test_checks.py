@@ -344,6 +344,7 @@ def test_a_run_says_which_data_was_brought_along(tmp_path: Path) -> None:
     assert run.recipe["data"] == {
         "dataset": OWN,
         "name": "pictures",
+        "augment": False,
         "digest": fact["sha256"][:12],
         "partition": "shards",
         "per_node": 1,
