@@ -3,6 +3,7 @@
 On a CPU the GPU's text runs uncaptured, so these tests run everywhere, and once more on a GPU.
 """
 
+import copy
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,8 @@ from basil.learning.cuda.layers import apply, layers_of
 from basil.learning.cuda.turn import Turn, Turns
 from basil.learning.layout import layout_of
 from basil.learning.models import cifar_cnn, cross_entropy, gelu, mlp
+from basil.learning.optimizers import Optimizer
+from basil.learning.pool import Pool
 from basil.many.round_robin import Sharing, round_robin
 from basil.protocol.requests import Record
 from basil.recipe import parse
@@ -80,6 +83,29 @@ def test_what_is_not_known_is_not_joined(device: str) -> None:
 
     for part in (nn.BatchNorm2d(3), nn.Conv2d(4, 4, 3, groups=2), Own(), nn.Dropout(0.5)):
         assert layers_of(nn.Sequential(nn.Flatten(), part).to(device)) is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "shared"),
+    [
+        ([nn.Linear(64, 5)], True),
+        ([nn.BatchNorm1d(64), nn.Linear(64, 5)], False),
+        ([nn.Dropout(0.5), nn.Linear(64, 5)], False),
+    ],
+)
+def test_what_is_not_joined_shares_nothing(
+    device: str, parts: list[nn.Module], shared: bool
+) -> None:
+    """Such rings run side by side, each on a stream of its own."""
+    data = noise()
+    pool = Pool(data.train, data.mean, data.std, device)
+    network = nn.Sequential(nn.Flatten(), *parts)
+    first = GraphCompute(network, cross_entropy, pool)
+    second = GraphCompute(copy.deepcopy(network), cross_entropy, pool, beside=first)
+    assert (second.board is first.board) == first.joins == second.joins == shared
+    adamw = Optimizer("adamw")
+    third = GraphCompute(copy.deepcopy(network), cross_entropy, pool, optimizer=adamw, beside=first)
+    assert third.board is not first.board
 
 
 def noise() -> Dataset:

@@ -53,8 +53,9 @@ class GraphCompute(Compute):
     """The primitives of `Compute` as few, large launches.
 
     `models`: about how many models are in use at a time.  `compiled`: by `torch.compile`, which
-    takes half a minute and then a third off a turn.  `beside`: another ring in this process; what
-    was compiled for it serves here too, if the network is the same.
+    takes half a minute and then a third off a turn.  `beside`: another ring in this process; if the
+    network is the same, what was compiled for it serves here too, and if the data is, both have one
+    board: what they ask for can be one computation.
     """
 
     late = True
@@ -81,7 +82,9 @@ class GraphCompute(Compute):
         self._kernels: Kernels = Kernels(
             self.network, self.layout, loss, pool, compiled, like, self.canonical, self.most
         )
-        suits = beside is not None and beside.board.suits(self._kernels)
+        # What is not joined may run on a stream of its own, beside others: it shares nothing.
+        joins = beside is not None and beside.joins and self._captures
+        suits = joins and beside is not None and beside.board.suits(self._kernels)
         self.board: Board = beside.board if beside and suits else Board(self._kernels, self.initial)
         self._ring = self.board.join(self, self._kernels.sizes, models)
         self._pending: list[PlacedLosses] = []  # of one model, not computed yet
