@@ -23,7 +23,7 @@ from basil.learning.cuda.turn import Turn, Turns
 from basil.learning.layout import layout_of
 from basil.learning.models import cifar_cnn, cross_entropy, gelu, mlp
 from basil.learning.optimizers import Optimizer
-from basil.learning.pool import Pool
+from basil.learning.pool import Batch, Pool
 from basil.many.round_robin import Sharing, round_robin
 from basil.protocol.requests import Record
 from basil.recipe import parse
@@ -131,6 +131,28 @@ class Keep:
         made = [record for _, record in self.records if record.selected is not None]
         final = torch.stack([record.model for _, record in self.records[-9:]])
         return [record.chosen for record in made], final
+
+
+def test_a_place_is_nobody_elses_until_what_waits_is_done(device: str) -> None:
+    """One ring forgets what it has asked for, another asks: both are computed in one go."""
+    data = noise()
+    pool = Pool(data.train, data.mean, data.std, device)
+    first = GraphCompute(mlp((1, 8, 8), 5), cross_entropy, pool, deterministic=True)
+    second = GraphCompute(mlp((1, 8, 8), 5), cross_entropy, pool, deterministic=True, beside=first)
+    a, b, c = (Batch(np.arange(16 * i, 16 * i + 16)) for i in range(3))
+    plain = Compute(copy.deepcopy(first.network), cross_entropy, pool)
+    expected = plain.score(0.5 * first.initial, [a, c])
+    for _ in range(6):  # run as it stands at first, captured, replayed
+        with first.later():
+            first.score(first.initial, [a, b])
+            first.score(first.initial, [c])  # now two scores wait
+            second.score(second.initial, [b])
+            second.score(second.initial, [c])  # and one, which nobody wants to know
+            mine = first.score(0.5 * first.initial, [a, c])
+            first.score(first.initial, [b])  # these wait with the two: they come first
+        first.catch_up()
+        for found, wanted in zip(mine, expected, strict=True):
+            torch.testing.assert_close(found.wait(), wanted.wait(), **CLOSE)
 
 
 RINGS: list[dict[str, Any]] = [

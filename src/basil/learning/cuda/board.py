@@ -8,7 +8,7 @@ computation.  If each asks before the first goes on, that is the work of all of 
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -49,6 +49,7 @@ class Board:
         self._launches: dict[object, Launch] = {}
         self._waiting: dict[Turn, tuple[Pick | None, list[Command]]] = {}
         self._asking: set[int] = set()  # rings whose commands wait
+        self._holders: list[Sequence[object]] = []
         self._results: list[tuple[int, Tensor]] = []  # rows that are to be copied, and where to
 
     def join(self, ring: object, sizes: Tensor, models: int) -> int:
@@ -89,11 +90,22 @@ class Board:
         if not self._waiting:
             self.models.begin()
 
-    def post(self, ring: int, turn: Turn, command: Command, pick: Pick | None = None) -> None:
-        """Work that may wait, if that is allowed now."""
+    def post(
+        self,
+        ring: int,
+        turn: Turn,
+        command: Command,
+        pick: Pick | None = None,
+        holders: Sequence[object] = (),
+    ) -> None:
+        """Work that may wait, if that is allowed now.
+
+        `holders`: of the places that it writes to, which are nobody else's until it is done.
+        """
         if not self._waits:
             self.do(turn, [command], pick)
             return
+        self._holders.append(holders)
         self._waiting.setdefault(turn, (pick, []))[1].append(command)
         self._asking.add(ring)
         self.posted += 1
@@ -118,6 +130,7 @@ class Board:
         self._asking.clear()
         for turn, (pick, commands) in waiting.items():
             self.do(turn, commands, pick)
+        self._holders.clear()
         results, self._results = self._results, []
         if results:
             rows = [self.models.matrix[row, : len(model)] for row, model in results]

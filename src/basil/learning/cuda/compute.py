@@ -195,7 +195,8 @@ class GraphCompute(Compute):
         numbers[0] = out = rows.free()
         models, losses, pick = selection.models, selection.losses, _identity(selection.pick)
         turn = Turn(sizes[0], len(pending), urgent, len(models), len(losses), pick, sizes)
-        self.board.post(self._ring, turn, (samples, numbers), selection.pick)
+        holders = [*pending, selection]
+        self.board.post(self._ring, turn, (samples, numbers), selection.pick, holders)
         for promise in pending:
             promise.made = True
         selection.made = True
@@ -238,7 +239,7 @@ class GraphCompute(Compute):
             row = self.board.models.row(self._pending_model)
             samples = [p.batch.indices for p in alike]
             numbers = [row, *(p.place for p in alike)]
-            self.board.post(self._ring, Turn(size, len(alike)), (samples, numbers))
+            self.board.post(self._ring, Turn(size, len(alike)), (samples, numbers), None, alike)
         for promise in pending:
             promise.made = True
 
