@@ -48,7 +48,7 @@ def measure(device: str) -> dict[str, Any]:
             found[f"{way}step"] = _step(setup.compute, size)
             seconds, _ = seconds_a_turn([setup], 48)
             found[f"{way}turn"] = 1e3 * seconds
-            found[f"{way}tokens/s"] = size * setup.compute.pool.tensors[0].shape[1] / seconds
+            found[f"{way}tokens/s"] = size * setup.compute.pool.x.shape[1] / seconds
     return found
 
 

@@ -74,15 +74,14 @@ def seconds_a_turn(
 ) -> tuple[float, int]:
     """Run the rings by turns; wall-clock seconds for each benign turn once `warm_up` are done.
 
-    `ready` is called before the clock starts.  It stops before the last round, in which every turn
-    is another kind of work, with ever fewer receivers.
+    `ready` is called before the clock starts.  It stops before the last turns, each of which is
+    another kind of work, with ever fewer receivers.
     """
     device = setups[0].device
     tallies = [Tally(e.participants.byzantine) for e in setups]
     rings = [Simulation(e).simulator(t).instants() for e, t in zip(setups, tallies, strict=True)]
     begin, before = 0.0, 0
-    benign = [e.recipe.ring.nodes - len(e.participants.byzantine) for e in setups]
-    last = sum(n * (e.recipe.scheme.rounds - 1) for n, e in zip(benign, setups, strict=True))
+    last = sum(_turns(e) - 2 * e.recipe.connectivity for e in setups)
     compute = setups[0].compute
     sharing = Sharing.JOINED if compute.joins else Sharing.SIDE_BY_SIDE
     for _ in round_robin(rings, device, sharing=lambda: sharing, posted=lambda: compute.posted):
@@ -95,6 +94,11 @@ def seconds_a_turn(
     finish(device)
     turns = sum(t.turns for t in tallies) - before
     return (time.perf_counter() - begin) / turns, turns
+
+
+def _turns(setup: Setup) -> int:
+    benign = setup.recipe.ring.nodes - len(setup.participants.byzantine)
+    return benign * setup.recipe.scheme.rounds
 
 
 def finish(device: torch.device) -> None:

@@ -21,7 +21,7 @@ def measure(device: str) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def _measure(device: str, data: Dataset, compiled: bool) -> dict[str, dict[str, float]]:
-    rounds, warm_up = (12, 600) if device == "cuda" else (2, 50)
+    rounds, warm_up = (12, 600) if device == "cuda" else (2, 110)  # after the first
     taken: dict[str, list[float]] = {rule: [] for rule in RULES}
     first: Setup | None = None  # what is compiled for it serves the others
     for _ in range(TIMES):
