@@ -243,8 +243,9 @@ class Compute:
             with torch.no_grad():
                 if self.canonical is not None:
                     whole, sizes = self.layout.gather(gradients), self.canonical.sizes
-                    most = self.canonical.limits(self._vector, whole, sizes)
-                    self._vector.clamp_(-most, most)
+                    limited = self.canonical.limited(self._vector, whole, sizes)
+                    if limited is not self._vector:
+                        self._vector.copy_(limited)
                 if self.optimizer.plain:
                     for place, gradient in zip(self._places, gradients, strict=True):
                         if gradient is not None:

@@ -94,8 +94,7 @@ class Batched:
         [gradients] = torch.autograd.grad(total, leaves)
         canonical = self._kernels.canonical
         if canonical is not None:
-            most = _each(canonical.limits, vectors, gradients, sizes)
-            vectors = vectors.clamp(-most, most)
+            vectors = _each(canonical.limited, vectors, gradients, sizes)
         return vectors - rates[:, None] * gradients
 
     def _settled_plainly(self, vectors: Tensor, sizes: Tensor) -> Tensor:

@@ -165,8 +165,7 @@ class Kernels:
         with torch.no_grad():
             if self.canonical is not None:
                 whole = self.layout.gather(gradients)
-                most = self.canonical.limits(working.model, whole, sizes)
-                working.model.clamp_(-most, most)
+                working.model.copy_(self.canonical.limited(working.model, whole, sizes))
             steps = torch._foreach_mul([g for _, g in pairs], rate)
             torch._foreach_sub_([p for p, _ in pairs], list(steps))
 
@@ -187,8 +186,7 @@ class Kernels:
 
         gradient: Tensor = torch.func.grad(loss)(vector)
         if self.canonical is not None:
-            most = self.canonical.limits(vector[0], gradient[0], sizes)
-            vector = vector.clamp(-most, most)
+            vector = self.canonical.limited(vector[0], gradient[0], sizes)[None]
         return vector - rate * gradient
 
     def _mode(self, training: bool) -> None:

@@ -57,10 +57,7 @@ class Canonical:
             fan_in = units.gauge.before * units.gauge.after
             self.sizes[i] = torch.where(size > 0, size, fan_in**-0.5)
         self.sizes[-1] = self._normal(initial, self.sizes)[1]
-        self._loudest = [
-            LOUD * float(sizes.max() / usual) if (usual := _median(sizes)) > 0 else torch.inf
-            for sizes in (_loudness(units, initial) for units in symmetries.scaled)
-        ]
+        self._loudest = [(units, _loudest(units, initial)) for units in symmetries.scaled]
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
         self._bases = bases(symmetries.pairs, initial)
 
@@ -87,9 +84,13 @@ class Canonical:
     def __call__(self, model: Tensor) -> Tensor:
         """A new vector; the same function, but for what is too loud."""
         form = self._same(model)
-        softer, too_loud = self._softened(form)
-        if form.device.type == "cpu" and not too_loud:
+        loud = [self._loud(form, *layer) for layer in self._loudest]
+        too_loud = torch.stack([(by > 1).any() for by in loud]).any() if loud else None
+        if too_loud is None or (form.device.type == "cpu" and not too_loud):
             return form
+        softer = form.clone()
+        for units, by in zip(self.symmetries.scaled, loud, strict=True):
+            units.read(softer, by)
         return torch.where(too_loud, self._same(softer), form)
 
     def _same(self, model: Tensor) -> Tensor:
@@ -125,16 +126,12 @@ class Canonical:
             units.scale(vector, torch.where((grown - 1).abs() < SLACK, 1.0, grown))
         return vector
 
-    def _softened(self, form: Tensor) -> tuple[Tensor, Tensor]:
-        """A copy with no unit too loud, and whether one was."""
-        softer, too_loud = form.clone(), form.new_zeros((), dtype=torch.bool)
-        for units, loudest in zip(self.symmetries.scaled, self._loudest, strict=True):
-            sizes = _loudness(units, form)
-            most = loudest * _median(sizes)
-            loud = (sizes > most) & (most > 0)
-            units.read(softer, torch.where(loud, sizes / (SOFT * most), 1.0))
-            too_loud = too_loud | loud.any()
-        return softer, too_loud
+    @staticmethod
+    def _loud(form: Tensor, units: Units, loudest: float) -> Tensor:
+        """By how much to make each unit softer."""
+        sizes = _loudness(units, form)
+        most = loudest * _median(sizes)
+        return torch.where((sizes > most) & (most > 0), sizes / (SOFT * most), 1.0)
 
     def _normal(self, model: Tensor, sizes: Tensor) -> tuple[list[Tensor], Tensor]:
         """By how much to scale all units to the size of x⁰'s (0: not at all).
@@ -153,6 +150,15 @@ class Canonical:
         for some in self._bases:
             some.straighten(vector)
 
+    def limited(self, model: Tensor, gradient: Tensor, sizes: Tensor) -> Tensor:
+        """A model whose gradient this is, with no weight beyond its limit."""
+        if model.device.type == "cpu" and all(
+            bool(_free(part, witness, gradient).all()) for part, witness, _ in self._bounded
+        ):
+            return model
+        most = self.limits(model, gradient, sizes)
+        return model.clamp(-most, most)
+
     def limits(self, model: Tensor, gradient: Tensor, sizes: Tensor) -> Tensor:
         """How large each weight of a model may be, after a step along this gradient.
 
@@ -163,11 +169,7 @@ class Canonical:
         """
         pieces, at, growth = [], 0, _grown(self._growth.size(model), sizes[-1])
         for part, witness, layer in self._bounded:
-            if witness is None:
-                seen = part.of(gradient).abs().amax(0, keepdim=True) > 0
-            else:  # the same, and no sum over all that reads a unit
-                seen = witness.of(gradient) != 0
-            free = seen | (seen.float().mean() >= 1 - SILENT)
+            free = _free(part, witness, gradient)
             most = torch.where(free, torch.inf, growth * sizes[layer]).expand(
                 part.before, part.units, part.after
             )
@@ -241,6 +243,22 @@ def _bounded(symmetries: Symmetries) -> list[tuple[Part, Part | None, int]]:
                     part, witness = read, biases[0]
         found.append((part, witness, number))
     return sorted(found, key=lambda entry: entry[0].start)
+
+
+def _free(part: Part, witness: Part | None, gradient: Tensor) -> Tensor:
+    """Which units' readers may have any size, [1, unit, 1]."""
+    if witness is None:
+        seen = part.of(gradient).abs().amax(0, keepdim=True) > 0
+    else:  # the same, and no sum over all that reads a unit
+        seen = witness.of(gradient) != 0
+    return seen | (seen.float().mean() >= 1 - SILENT)
+
+
+def _loudest(units: Units, initial: Tensor) -> float:
+    """How loud a unit may be, in medians of its layer."""
+    sizes = _loudness(units, initial)
+    usual = _median(sizes)
+    return LOUD * float(sizes.max() / usual) if usual > 0 else torch.inf
 
 
 def _loudness(units: Units, vector: Tensor) -> Tensor:
