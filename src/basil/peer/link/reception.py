@@ -129,7 +129,9 @@ class Reception:
                 if watched.ended:  # what is missing then looks like a truncated body
                     raise Refused("slow", "it did not move, or took too long") from None
                 raise
-        self._check_round(manifest)  # once more: the node may have begun to train in the meantime
+        # Once more: meanwhile the node may have begun to train, or the sender be proven to lie.
+        check_standing(sender, self._roster(), self._evidence)
+        self._check_round(manifest)
         self._hand_on(manifest, body)
         self._tallies.add(sender, received=1, bytes_received=manifest.size)
         return TAKEN
@@ -237,14 +239,19 @@ def caller(context: Any, roster: Roster) -> int:
     return node
 
 
-def check_caller(
-    node: int, context: Any, roster: Roster, evidence: Evidence, pinned: bool = True
-) -> None:
-    """May this member speak?  `pinned`: with this very certificate, which the roster names."""
+def check_standing(node: int, roster: Roster, evidence: Evidence) -> None:
+    """Is it still a member, and not proven to lie?"""
     if node in roster.revoked:
         raise Refused("revoked", f"node {node} was revoked in roster {roster.version}")
     if node in evidence.excluded:
         raise Refused("excluded", f"node {node} was proven to have said two different things")
+
+
+def check_caller(
+    node: int, context: Any, roster: Roster, evidence: Evidence, pinned: bool = True
+) -> None:
+    """May this member speak?  `pinned`: with this very certificate, which the roster names."""
+    check_standing(node, roster, evidence)
     if pinned and not is_pinned(node, context, roster):
         raise Refused("certificate", f"not the one that the roster names for node {node}")
 
