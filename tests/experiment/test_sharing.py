@@ -180,3 +180,28 @@ def test_dummies_from_a_file_go_round_and_are_not_trained_on(tmp_path: Path) -> 
     np.savez(tmp_path / "public.npz", x=x[:, :, :7], y=np.arange(5))
     with pytest.raises(UserError, match="x must be uint8"):
         set_up(recipe(sharing=part))
+
+
+def test_models_are_judged_on_all_classes_alike_and_trained_as_before() -> None:
+    plain = set_up(recipe()).node_data
+    balanced = set_up(recipe(scheme={"by_class": True})).node_data
+    for node in range(8):
+        drawn, trained = plain.draw(node, 3), balanced.draw(node, 3)
+        assert [b.indices.tolist() for b in drawn] == [b.indices.tolist() for b in trained]
+        assert plain.judge(node, 3, drawn) is drawn[0]
+        judged = balanced.judge(node, 3, trained)
+        held = np.bincount(balanced.train.y[balanced.samples(node, 3)], minlength=10)
+        counts = np.bincount(balanced.train.y[judged.indices], minlength=10)
+        assert len(judged) == len(drawn[0])
+        assert (counts >= np.minimum(held, counts.max() - 1)).all()
+        assert held.max() > 3 * np.median(held)  # its own classes: there is something to balance
+
+
+def test_what_has_no_classes_cannot_be_judged_by_them() -> None:
+    sections = {
+        "data": {"dataset": "synthetic", "task": "regression", "partition": "iid"},
+        "learning": {"model": "linear"},
+    }
+    said = r"scheme\.by_class = true: samples of synthetic have no class"
+    with pytest.raises(UserError, match=said):
+        set_up(recipe(**sections, sharing={"alpha": 0.0}, scheme={"by_class": True}))

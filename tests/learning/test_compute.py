@@ -1,16 +1,19 @@
 """Score and train against plain PyTorch, and what must not matter to them."""
 
 import copy
+from collections import Counter
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from basil.data import Samples
 from basil.errors import UserError
-from basil.learning.batches import draw_batches
+from basil.learning.batches import draw_batches, draw_by_class
 from basil.learning.compute import Compute
 from basil.learning.models import cifar_cnn, cross_entropy, mlp
 from basil.learning.pool import Batch, Pool
@@ -153,3 +156,26 @@ def test_batches_use_every_sample_before_any_again() -> None:
     assert [len(b) for b in epochs] == [4, 4, 2, 4, 4, 2]
     assert sorted(np.concatenate([b.indices for b in epochs[:3]]).tolist()) == local.tolist()
     assert [len(b) for b in draw(size=64, steps=2, epochs=0)] == [10, 10]  # all that it has
+
+
+@given(st.lists(st.integers(-3, 9), min_size=1, max_size=60), st.integers(1, 70), st.integers(0))
+def test_a_batch_by_class_has_as_many_of_each_as_there_are(
+    labels: list[int], size: int, seed: int
+) -> None:
+    local = np.arange(1000, 1000 + len(labels))
+    drawn = draw_by_class(local, np.array(labels), np.random.default_rng(seed), size).indices
+    assert len(set(drawn.tolist())) == len(drawn) == min(size, len(labels))
+    held = Counter(labels)
+    taken = Counter(labels[i - 1000] for i in drawn)
+    most = max(taken.values())
+    assert all(taken[c] >= min(held[c], most - 1) for c in held)
+
+
+def test_which_samples_a_batch_by_class_has_is_left_to_chance() -> None:
+    """Nine of one class and three of another: each of the nine is drawn as often as another."""
+    local, labels, stream = np.arange(12), np.repeat([0, 1], [9, 3]), np.random.default_rng(1)
+    times = Counter(
+        i for _ in range(3000) for i in draw_by_class(local, labels, stream, 6).indices.tolist()
+    )
+    assert all(times[i] == pytest.approx(1000, abs=150) for i in range(9))
+    assert all(times[i] == 3000 for i in range(9, 12))

@@ -42,6 +42,12 @@ SLOW: dict[str, dict[str, Any]] = {
         "data": {"partition": "sorted"},
         "sharing": {"alpha": 0.1, "batches": 3},
     },
+    "judged by class": {
+        "data": {"partition": "sorted"},
+        "sharing": {"alpha": 0.1, "batches": 3},
+        "scheme": {"rounds": 3, "rule": "trust", "by_class": True},
+        "attack": {"name": "sign-flip"},
+    },
     "sharing in groups": {
         "data": {"partition": "sorted"},
         "sharing": {"alpha": 0.1, "batches": 2, "groups": 2, "dummies": "held-out"},

@@ -77,6 +77,10 @@ def set_up(
             "data.augment = true: images are moved and mirrored, and samples of"
             f" {dataset.name} have the shape {'×'.join(map(str, dataset.train.x.shape[1:]))}"
         )
+    if recipe.scheme.by_class and (dataset.classes < 1 or dataset.train.y.ndim > 1):
+        raise UserError(
+            f"scheme.by_class = true: samples of {dataset.name} have no class of their own"
+        )
     # Another's training pool will do unless either has samples that the data set has not.
     plain = node_data.train is dataset.train
     same = plain and pools is not None and pools.node_data.train is dataset.train

@@ -16,7 +16,7 @@ from basil.errors import UserError
 from basil.experiment.offers import Offers, batch_size, make_dummies, make_offers
 from basil.experiment.options import options_of
 from basil.experiment.participants import Participants
-from basil.learning.batches import draw_batches
+from basil.learning.batches import draw_batches, draw_by_class
 from basil.learning.pool import Batch, augment
 from basil.protocol.numbering import Numbering
 
@@ -70,6 +70,15 @@ class NodeData:
             return batches
         ways = rng.stream(*turn, "augment")
         return tuple(Batch(augment(batch.indices, ways)) for batch in batches)
+
+    def judge(self, node: int, k: int, drawn: tuple[Batch, ...]) -> Batch:
+        """What a node judges models on in round k: the first batch of its turn, or one by class."""
+        recipe = self.participants.recipe
+        if not recipe.scheme.by_class:
+            return drawn[0]
+        samples = self.samples(node, self.numbering.global_round(k))
+        stream = rng.stream(recipe.seed, "node", node, "round", k, "judge")
+        return draw_by_class(samples, self.train.y[samples], stream, recipe.learning.batch)
 
     def steps_in_a_turn(self) -> int:
         """SGD steps in a turn of the node with the most data."""

@@ -67,6 +67,7 @@ def node_of(
         rounds=recipe.scheme.rounds,
         initial_model=setup.compute.initial,
         draw=partial(setup.node_data.draw, node),
+        judge=partial(setup.node_data.judge, node),
         rate=setup.rate,
         key=lambda k: rng.key(seed, "node", node, "round", k, "training"),
         patience=setup.patience,

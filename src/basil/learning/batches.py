@@ -28,3 +28,18 @@ def draw_batches(
         order = np.concatenate([rng.permutation(local) for _ in range(count)])
         pieces = [order[i * size : (i + 1) * size] for i in range(steps)]
     return tuple(Batch(piece) for piece in pieces)
+
+
+def draw_by_class(
+    local: NDArray[np.int64], labels: NDArray[np.int64], rng: np.random.Generator, size: int
+) -> Batch:
+    """A batch in which each class has as many samples, as far as there are so many of it.
+
+    One sample of each class, then a second one of each, and so on, up to `size`; which ones, and
+    which classes come first, is left to chance.
+    """
+    order = rng.permutation(len(local))
+    _, classes, counts = np.unique(labels[order], return_inverse=True, return_counts=True)
+    nth = np.empty(len(local), np.int64)  # of its class
+    nth[np.argsort(classes, kind="stable")] = np.concatenate([np.arange(n) for n in counts])
+    return Batch(local[order[np.argsort(nth, kind="stable")[:size]]])

@@ -27,10 +27,11 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
     mine, numbering = inbox.state, inbox.numbering
     for k in range(mine.round, rounds + 1):  # line 7
         batches = node.draw(k)  # private, and drawn before the models arrive
-        yield from inbox.wait_for_turn(k, batches[0])  # line 8; 15 and 16 for what others send
+        judged = node.judge(k, batches)
+        yield from inbox.wait_for_turn(k, judged)  # line 8; 15 and 16 for what others send
 
         candidates, choice = yield from inbox.select(  # line 10, eq. (3)
-            mine.stored, k, batches[0], mine.model, mine.rule
+            mine.stored, k, judged, mine.model, mine.rule
         )
         mine.rule = choice.state
         rate, key = node.rate(numbering.global_round(k)), partial(node.key, k)

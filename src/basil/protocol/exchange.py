@@ -89,7 +89,7 @@ class Exchange:
         By outcome each is judged by the loss of its average with one's own model, in these shares:
         what cannot be averaged is seen there, and only there.
         """
-        batch = self.node.draw(lap)[0]
+        batch = self.node.judge(lap, self.node.draw(lap))
         self.scored_in = lap
         score_on = None if self.by_outcome else self.inbox.score_on(batch)
         here = yield from self._gather(call, score_on)

@@ -103,6 +103,8 @@ class Scheme:
     # Models in canonical form, and averages judged by what becomes of them:
     # docs/research/symmetry.md.  The paper has neither, and its figures are made without.
     canonical: bool = True
+    # Models are judged on as many samples of each class: docs/research/rules.md.
+    by_class: bool = False
     options: Options = field(default_factory=dict)
 
 
