@@ -45,7 +45,7 @@ SLOW: dict[str, dict[str, Any]] = {
     "judged by class": {
         "data": {"partition": "sorted"},
         "sharing": {"alpha": 0.1, "batches": 3},
-        "scheme": {"rounds": 3, "rule": "trust", "by_class": True},
+        "scheme": {"rounds": 3, "rule": "trust", "by_class": True, "average": True},
         "attack": {"name": "sign-flip"},
     },
     "sharing in groups": {

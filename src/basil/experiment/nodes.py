@@ -68,6 +68,7 @@ def node_of(
         initial_model=setup.compute.initial,
         draw=partial(setup.node_data.draw, node),
         judge=partial(setup.node_data.judge, node),
+        averages=recipe.averages_in,
         rate=setup.rate,
         key=lambda k: rng.key(seed, "node", node, "round", k, "training"),
         patience=setup.patience,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
+from basil.protocol.average import averaged
 from basil.protocol.inbox import Inbox
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol, Record, Send, Train
@@ -38,9 +39,11 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
         train = Train(choice.model, batches, rate, key, mine.optimizer)
         mine.model = mine.passed_on = yield train  # line 11, eq. (2)
 
-        over = numbering.ends_laps(k) and not numbering.joined
+        over, shown = numbering.ends_laps(k) and not numbering.joined, mine.model
+        if over and inbox.scores and node.averages(numbering.global_round(k)):
+            shown = yield from averaged(candidates, mine.model)
         chosen = candidates.senders, choice.selected
-        yield Record(numbering.global_round(k), mine.model, *chosen, last=over)
+        yield Record(numbering.global_round(k), shown, *chosen, last=over)
         now = yield Send(inbox.receivers(k), numbering.number(k), mine.model)  # line 14
         yield inbox.end_turn(k, now)
 

@@ -66,6 +66,7 @@ class Node:
     on_graph: GraphPlace = GraphPlace()
     # On what models are judged in round k, whose batches these are: the paper's way is the first.
     judge: Callable[[int, tuple[Batch, ...]], Batch] = lambda k, batches: batches[0]
+    averages: Callable[[int], bool] = lambda k: False  # is a mean shown in round k?
     start: float = 0.0  # the time at which this node starts (again)
     state: dict[str, Any] | None = None  # its last checkpoint, if it starts again
     rejoin_round: int | None = None  # it was away: the first round in which it takes part again

@@ -105,6 +105,7 @@ class Scheme:
     canonical: bool = True
     # Models are judged on as many samples of each class: docs/research/rules.md.
     by_class: bool = False
+    average: bool = False  # what a node shows, and has in the end, may be a mean of models
     options: Options = field(default_factory=dict)
 
 
@@ -180,6 +181,14 @@ class Recipe:
     def canonical(self) -> bool:
         """Are models brought to canonical form?"""
         return self.scheme.canonical and self.scheme.name != "basil-published"
+
+    def evaluated_in(self, k: int) -> bool:
+        """Are models held against the test set after round k?"""
+        return k % self.record.every == 0 or k == self.scheme.rounds
+
+    def averages_in(self, k: int) -> bool:
+        """Does a node show a mean of models in round k?  Only where somebody looks."""
+        return self.scheme.average and self.evaluated_in(k)
 
     @property
     def groups(self) -> int:
