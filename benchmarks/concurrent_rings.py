@@ -11,7 +11,9 @@ from basil.many.gpu import gpu_processes
 from basil.many.round_robin import AT_ONCE
 
 
-def measure(device: str, plan: str | None = None) -> list[dict[str, float]]:
+def measure(
+    device: str, plan: str | None = None, rule: str = "lowest-loss"
+) -> list[dict[str, float]]:
     """(processes, rings in each); on a GPU compiled, and measured once all are warm."""
     here = gpu_processes()
     on_gpu = [(1, 1), (1, 4), (1, 16), (2, 8), (here, AT_ONCE // here)]
@@ -20,16 +22,16 @@ def measure(device: str, plan: str | None = None) -> list[dict[str, float]]:
         p, _, r = plan.partition("x")
         plans = [(int(p), int(r))]
     return [
-        {"processes": p, "rings": p * r, "turns_a_second": _turns_a_second(p, r, device)}
+        {"processes": p, "rings": p * r, "turns_a_second": _turns_a_second(p, r, device, rule)}
         for p, r in plans
     ]
 
 
-def _turns_a_second(processes: int, rings: int, device: str) -> float:
+def _turns_a_second(processes: int, rings: int, device: str, rule: str) -> float:
     context = multiprocessing.get_context("spawn")
     barrier, answers = context.Barrier(processes), context.Queue()
     workers = [
-        context.Process(target=_work, args=(rings, device, barrier, answers))
+        context.Process(target=_work, args=(rings, device, rule, barrier, answers))
         for _ in range(processes)
     ]
     for worker in workers:
@@ -40,7 +42,7 @@ def _turns_a_second(processes: int, rings: int, device: str) -> float:
     return sum(turns for turns, _ in found) / max(seconds for _, seconds in found)
 
 
-def _work(rings: int, device: str, barrier: Any, answers: Any) -> None:
+def _work(rings: int, device: str, rule: str, barrier: Any, answers: Any) -> None:
     """Rings without Byzantine nodes; the clock starts when those of all processes are warm."""
     torch.set_num_threads(1)
     cuda = device == "cuda"
@@ -56,6 +58,7 @@ def _work(rings: int, device: str, barrier: Any, answers: Any) -> None:
                 data=data,
                 seed=seed,
                 compiled=cuda,
+                rule=rule,
                 reuse=experiments[0] if experiments else None,
             )
         )

@@ -84,7 +84,7 @@ def seconds_a_turn(
     last = sum(_turns(e) - 2 * e.recipe.connectivity for e in setups)
     compute = setups[0].compute
     sharing = Sharing.JOINED if compute.joins else Sharing.SIDE_BY_SIDE
-    for _ in round_robin(rings, device, sharing=lambda: sharing, posted=lambda: compute.posted):
+    for _ in round_robin(rings, device, sharing=lambda: sharing, waited=lambda: compute.waited):
         if not begin and sum(t.turns for t in tallies) >= warm_up:
             finish(device)
             ready()

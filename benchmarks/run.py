@@ -2,7 +2,8 @@
 
 python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [rules]
                          [canonical] [llm] [hop] [watching]
-                         [--device cpu|cuda] [--threads N] [--json FILE] [--plan 8x8]
+                         [--device cpu|cuda] [--threads N] [--json FILE]
+                         [--plan 8x8] [--rule trust]
 """
 
 import argparse
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plan", help="of rings: processes x rings in each, such as 8x8")
+    parser.add_argument("--rule", default="lowest-loss", help="of rings: whose model to go on from")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     gpu = torch.cuda.get_device_name() if args.device == "cuda" else ""
@@ -43,7 +45,7 @@ def main() -> None:
     if "turn" in args.what:
         results["turn_ms"] = turn.measure(args.device)
     if "rings" in args.what:
-        results["rings"] = concurrent_rings.measure(args.device, args.plan)
+        results["rings"] = concurrent_rings.measure(args.device, args.plan, args.rule)
     if "phase" in args.what:
         results["phase_ms"] = phase.measure(args.device)
     if "scale" in args.what:

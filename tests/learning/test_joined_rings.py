@@ -5,6 +5,7 @@ On a CPU the GPU's text runs uncaptured, so these tests run everywhere, and once
 
 import copy
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +16,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from basil.data import Dataset, Samples
+from basil.engine.simulate import Simulator
 from basil.experiment import Custom, Machine, Setup, Simulation, set_up
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
+from basil.learning.cuda.combination import Combined
+from basil.learning.cuda.launch import Command, Launch, Task
 from basil.learning.cuda.layers import apply, layers_of
 from basil.learning.cuda.turn import Turn, Turns
 from basil.learning.layout import layout_of
@@ -26,6 +30,7 @@ from basil.learning.optimizers import Optimizer
 from basil.learning.pool import Batch, Pool
 from basil.many.round_robin import Sharing, round_robin
 from basil.protocol.requests import Record
+from basil.protocol.rules import RULES
 from basil.recipe import parse
 
 CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
@@ -166,59 +171,157 @@ RINGS: list[dict[str, Any]] = [
     {"seed": 5, "learning": {"rate": 0.01}},
     {"seed": 5, "ring": {"events": [{"node": 2, "leaves": 2, "returns": 4}]}},
 ]
+TRUSTING: list[dict[str, Any]] = [
+    {"seed": 1},
+    {"seed": 2},
+    {"seed": 1, "attack": {"name": "gaussian"}},  # its Byzantine nodes compute nothing
+    {"seed": 4, "attack": {"name": "hidden"}},
+    {"seed": 4, "attack": {"name": "garbage"}},
+    {"seed": 3, "attack": {"name": "edge"}},  # which tries lies out
+    {"seed": 2, "scheme": {"z": 1.0}},
+    {"seed": 7, "scheme": {"rule": "gauntlet"}},
+    {"seed": 5, "ring": {"events": [{"node": 2, "leaves": 2, "returns": 4}]}},
+]
 
 
-def rings(device: str, canonical: bool) -> list[Setup]:
-    data, setups = noise(), []
-    for ring in RINGS:
+def setups(device: str, rings: Sequence[dict[str, Any]], rule: str, canonical: bool) -> list[Setup]:
+    data, made = noise(), []
+    for ring in rings:
         tree: dict[str, Any] = {
             "ring": {"nodes": 9, "byzantine": 2, "connectivity": 4, **ring.get("ring", {})},
             **{key: value for key, value in ring.items() if key in ("seed", "attack")},
-            "scheme": {"rounds": 4, "canonical": canonical, **ring.get("scheme", {})},
+            "scheme": {"rounds": 4, "rule": rule, "canonical": canonical, **ring.get("scheme", {})},
             "learning": {"batch": 16, "local_steps": 2, **ring.get("learning", {})},
         }
         machine = Machine(device, deterministic=True)
-        setups.append(set_up(parse(tree), Custom(dataset=data), machine))
-    return setups
+        made.append(set_up(parse(tree), Custom(dataset=data), machine))
+    return made
+
+
+def alone(setup: Setup) -> tuple[list[int | None], Tensor]:
+    """By the plain path."""
+    compute, keep = setup.compute, Keep()
+    canonical = compute.canonical is not None
+    plain = Compute(compute.network, cross_entropy, compute.pool, canonical=canonical)
+    assert Simulation(replace(setup, compute=plain)).simulator(keep).run()
+    return keep.found()
+
+
+def joined(
+    setups: Sequence[Setup], observers: Sequence[Keep], beside: GraphCompute | None = None
+) -> list[Simulator]:
+    """Simulators with one board."""
+    pool = beside.pool if beside else setups[0].compute.pool
+    made = []
+    for setup, observer in zip(setups, observers, strict=True):
+        compute = GraphCompute(
+            setup.compute.network, cross_entropy, pool, deterministic=True,
+            canonical=setup.recipe.canonical, beside=beside,
+        )  # fmt: skip
+        beside = beside or compute
+        assert compute.joins
+        assert compute.board is beside.board
+        made.append(Simulation(replace(setup, compute=compute)).simulator(observer))
+    return made
+
+
+def run(simulators: Sequence[Simulator]) -> None:
+    compute, nothing = simulators[0].compute, iter(())  # the first begins before the others
+    running = [nothing, *(simulator.instants() for simulator in simulators)]
+    sharing = lambda: Sharing.JOINED  # noqa: E731
+    for _ in round_robin(running, compute.device, 64, sharing, lambda: compute.waited):
+        pass
+
+
+def close(canonical: bool) -> dict[str, Any]:
+    """In the form, a factor of 1.001 is left out, one of 1.0011 is not."""
+    return {"rtol": 0, "atol": 5e-3} if canonical else CLOSE
 
 
 @pytest.mark.parametrize("canonical", [False, True])
+@pytest.mark.parametrize("rule", ["lowest-loss", "trust"])
 def test_each_ring_is_as_if_it_were_alone(
-    device: str, canonical: bool, monkeypatch: pytest.MonkeyPatch
+    device: str, rule: str, canonical: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together: Counter[int] = Counter()  # how many rings took how many turns as one computation
-    take = Turns.take_together
+    combined: Counter[int] = Counter()
+    take, combine = Turns.take_together, Combined.__call__
 
     def counted(self: Turns, turn: Turn, pick: Any, commands: Tensor) -> None:
         together[len(commands)] += 1
         take(self, turn, pick, commands)
 
+    def counted_too(self: Combined, tasks: Sequence[Task]) -> None:
+        combined[len(tasks)] += 1
+        combine(self, tasks)
+
+    monkeypatch.setattr("basil.many.round_robin.STRETCH", 1e9)
     monkeypatch.setattr(Turns, "take_together", counted)
-    expected, keeps, running, first = [], [], [], None
-    for setup in rings(device, canonical):
-        network, pool, alone = setup.compute.network, setup.compute.pool, Keep()
-        plain = Compute(network, cross_entropy, pool, canonical=canonical)
-        assert Simulation(replace(setup, compute=plain)).simulator(alone).run()
-        expected.append(alone.found())
-    for setup in rings(device, canonical):
-        compute = GraphCompute(
-            setup.compute.network, cross_entropy, pool,
-            deterministic=True, canonical=canonical, beside=first,
-        )  # fmt: skip
-        first = first or compute
-        assert compute.joins
-        assert compute.board is first.board
-        keeps.append(Keep())
-        running.append(Simulation(replace(setup, compute=compute)).simulator(keeps[-1]).instants())
-    assert first is not None
-    joined = lambda: Sharing.JOINED  # noqa: E731
-    for _ in round_robin(running, pool.device, 64, joined, lambda: first.posted):
-        pass
+    monkeypatch.setattr(Combined, "__call__", counted_too)
+    rings = RINGS if rule == "lowest-loss" else TRUSTING
+    expected = [alone(setup) for setup in setups(device, rings, rule, canonical)]
+    keeps = [Keep() for _ in rings]
+    run(joined(setups(device, rings, rule, canonical), keeps))
     for keep, (chosen, final) in zip(keeps, expected, strict=True):
         found, models = keep.found()
         assert found == chosen
-        # In the form, a factor of 1.001 is left out, one of 1.0011 is not.
-        close = {"rtol": 0, "atol": 5e-3} if canonical else CLOSE
-        torch.testing.assert_close(models, final, **close)
+        torch.testing.assert_close(models, final, **close(canonical))
     if device == "cpu":  # where nothing is captured, each is seen
         assert together[8] > 10
+        assert rule != "trust" or combined[8] > 20
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rings_in_step_take_as_many_launches_as_one(
+    device: str, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Forget(Keep):  # or there are ever more places, and what waits is done before they grow
+        def record(self, node: int, record: Record, time: float) -> None:
+            pass
+
+    launches: Counter[int] = Counter()
+    launch = Launch.__call__
+
+    def counted(self: Launch, commands: Sequence[Command]) -> None:
+        launches[len(commands)] += 1
+        launch(self, commands)
+
+    monkeypatch.setattr("basil.many.round_robin.STRETCH", 1e9)
+    rings: list[dict[str, Any]] = [{"seed": seed, "ring": {"byzantine": 0}} for seed in range(4)]
+    first = joined(setups(device, rings[:1], rule, False), [Forget()])
+    run(first)  # all kinds of work are known
+    beside = first[0].compute
+    assert isinstance(beside, GraphCompute)
+    monkeypatch.setattr(Launch, "__call__", counted)
+    run(joined(setups(device, rings[:1], rule, False), [Forget()], beside))
+    one = launches.copy()
+    launches.clear()
+    run(joined(setups(device, rings, rule, False), [Forget() for _ in rings], beside))
+    assert one.total() > 36  # turns
+    assert launches == {4 * tasks: count for tasks, count in one.items()}
+
+
+@pytest.mark.parametrize("turns", range(10, 19))
+def test_joined_rings_go_on_from_a_checkpoint(device: str, turns: int) -> None:
+    """Each is stopped after some turns, saved, and taken up again beside the others."""
+
+    class Stop(Keep):
+        def instant(self, simulator: Any) -> bool:
+            if len(self.records) < turns:
+                return True
+            self.snapshot = copy.deepcopy(simulator.snapshot())  # as it is at this moment
+            return False
+
+    rings = TRUSTING[:4]
+    expected = [alone(setup) for setup in setups(device, rings, "trust", False)]
+    stops, keeps = [Stop() for _ in rings], [Keep() for _ in rings]
+    run(joined(setups(device, rings, "trust", False), stops))
+    again = joined(setups(device, rings, "trust", False), keeps)
+    for simulator, stop, keep in zip(again, stops, keeps, strict=True):
+        simulator.restore(stop.snapshot)
+        keep.records += stop.records
+    run(again)
+    for keep, (chosen, final) in zip(keeps, expected, strict=True):
+        found, models = keep.found()
+        assert found == chosen
+        torch.testing.assert_close(models, final, **CLOSE)

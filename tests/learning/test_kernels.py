@@ -11,9 +11,11 @@ from torch._dynamo.testing import CompileCounter
 
 from basil.data import Samples
 from basil.learning.compute import Compute
+from basil.learning.cuda.combination import one_by_one, together
 from basil.learning.cuda.kernels import SHAPES, Kernels
 from basil.learning.models import MODELS, cross_entropy
 from basil.learning.pool import Pool
+from basil.protocol.rules.trust import Options, Verdict, _judged
 
 
 @pytest.fixture
@@ -37,10 +39,39 @@ def test_a_rule_is_compiled_for_few_shapes(counters: list[Any]) -> None:
     plain = Compute(MODELS["mlp"]((5,), 3), cross_entropy, pool)
     kernels = Kernels(plain.network, plain.layout, cross_entropy, pool, True)
     of_a_step = len(counters)
-    for length in range(1, 7):
-        twice = kernels.fused(partial(scaled, factor=2.0))
+    for length in (*range(1, 7), 1, 2):
+        twice = kernels.fused(partial(scaled, factor=2.0), length, scaled)
         assert twice(torch.ones(length)).tolist() == [2.0] * length
-    assert len(counters) - of_a_step == SHAPES
+    assert [counter.frame_count for counter in counters[of_a_step:]] == [1] * SHAPES
+
+
+def test_trust_is_one_program_for_several_rings(counters: list[Any]) -> None:
+    """And for each what it would be alone."""
+    pool = Pool(Samples(np.zeros((4, 5), np.float32), np.zeros(4, np.int64)), (0.0,), (1.0,))
+    plain = Compute(MODELS["mlp"]((5,), 3), cross_entropy, pool)
+    kernels = Kernels(plain.network, plain.layout, cross_entropy, pool, True)
+    of_a_step = len(counters)
+    torch.manual_seed(0)
+    options = Options(z=2.0, memory=0.98, learnt_share=0.1, excess_limit=2.0)
+    judge = partial(_judged, sizes=(3, 4), ratio=2.0, reach=10.0, options=options)
+    started, double = torch.randn(3, 7), torch.float64
+    rows = [
+        torch.rand(3, 5, 16),  # losses of four candidates, and one's own
+        torch.rand(3, 4, 2, dtype=double),
+        torch.full((3,), 2.0, dtype=double),
+        torch.tensor([True, False, False]),
+        started[:, None] + 0.1 * torch.randn(3, 5, 7),
+    ]
+    for turn in ((), (started, torch.rand(3, 3))):
+        args = [*rows, *turn]
+        for function, given in ((together, args), (one_by_one, [arg[:1] for arg in args])):
+            fused = kernels.fused(partial(function, judge), (function, len(turn)), judge)
+            found = Verdict(*fused(*given))
+            for ring in range(len(given[0])):
+                expected = judge(*(arg[ring] for arg in args))
+                for name, value in expected._asdict().items():
+                    torch.testing.assert_close(getattr(found, name)[ring], value)
+    assert [counter.frame_count for counter in counters[of_a_step:]] == [1] * 4
 
 
 def test_other_samples_need_no_other_program(counters: list[Any]) -> None:

@@ -330,7 +330,7 @@ def trusted(
         while True:
             request = steps.send(answer)
             if isinstance(request, Combine):
-                answer = request.work(*request.args)
+                answer = request.answer()
                 continue
             assert isinstance(request, Score)
             asked.append(request.model.tolist())

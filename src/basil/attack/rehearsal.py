@@ -43,7 +43,7 @@ def outcome(
             case Receive():
                 answer = mail.pop(0) if mail else Missing(request.until)
             case Combine():
-                answer = made = request.work(*request.args)
+                answer = made = request.answer()
             case Send() | Checkpoint() | Fetch():
                 answer = 0.0
             case _:  # it trains, or scores

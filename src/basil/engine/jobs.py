@@ -38,6 +38,7 @@ class Jobs:
         self._after, self._resume = after, resume
         self._trains: list[tuple[Process, Train]] = []
         self._scores: dict[int, list[ToScore]] = {}  # by the model's identity
+        self.awaited = False  # will somebody look at what may still have to be computed?
 
     def __bool__(self) -> bool:
         return bool(self._scores or self._trains)
@@ -77,5 +78,6 @@ class Jobs:
         self, process: Process, job: Score | ScoreAll | Train | Combine | Fetch, answer: Any
     ) -> None:
         """Hand over the answer once the work has taken its time."""
+        self.awaited |= isinstance(job, Train) or (isinstance(job, Combine) and not job.unseen)
         seconds = self._timing.compute(job)
         self._after(seconds, process.node, lambda: self._resume(process, answer))

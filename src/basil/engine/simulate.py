@@ -112,8 +112,9 @@ class Simulator:
     def instants(self) -> Iterator[bool]:
         """One instant after the other; False, and no more, once the observer stops the run.
 
-        Several simulators can share a device by turns: none of them waits for it.  Also whenever
-        work waits for what others ask for: it is done when this one goes on, or before.
+        Several simulators can share a device by turns: none of them waits for it.  Also before
+        anybody looks at what is to be done with what others ask for: it is done when this one goes
+        on, or before.
         """
         if not self._begun:
             self._begun = True
@@ -127,13 +128,13 @@ class Simulator:
             while heap and heap[0][0] == self.now:
                 heapq.heappop(heap)[-1]()
                 if self._jobs and not (heap and heap[0][0] == self.now):
-                    if not self.compute.joins:
-                        self._jobs.do()
-                        continue
                     with self.compute.later():
                         self._jobs.do()
-                    yield True
-                    self.compute.catch_up()
+                if self._jobs.awaited:
+                    self._jobs.awaited = False
+                    if self.compute.waits():
+                        yield True
+                        self.compute.catch_up()
             if self._finished_a_round:
                 self._finished_a_round = False
                 if not self.observer.instant(self):
@@ -185,8 +186,12 @@ class Simulator:
                 case Score():
                     self._jobs.score(process, request.model, request.batch, None)
                     return
+                case Combine(unseen=True) if not self.timing.compute(request):
+                    with self.compute.later():
+                        protocol.answer = compute_now(self.compute, request, process.done)
                 case ScoreAll() | Combine():
-                    made = compute_now(self.compute, request, process.done)
+                    with self.compute.later():
+                        made = compute_now(self.compute, request, process.done)
                     self._jobs.end(process, request, made)
                     return
                 case Fetch(count, parameters):

@@ -25,7 +25,17 @@ from basil.learning.metrics import Metric, Tally
 from basil.learning.models import Loss, right_share
 from basil.learning.optimizers import SGD, Optimizer
 from basil.learning.pool import Batch, Pool
-from basil.learning.promises import Losses, Pick, Promise, Selection, decide, kept, tensor_of
+from basil.learning.promises import (
+    Argument,
+    Losses,
+    Pick,
+    Promise,
+    Selection,
+    decide,
+    kept,
+    laid_out,
+    tensor_of,
+)
 from basil.learning.symmetry import Canonical, Symmetries, find
 
 Tested = list[tuple[float, ...]]
@@ -105,13 +115,19 @@ class Compute:
         return False
 
     @property
-    def posted(self) -> int:
-        """How many pieces of work have waited for others' so far."""
+    def waited(self) -> int:
+        """How often rings have waited for others so far."""
         return 0
 
     def later(self) -> AbstractContextManager[None]:
         """What is asked for in here may wait for what other rings ask for, until `catch_up`."""
         return nullcontext()
+
+    def waits(self) -> bool:
+        """Somebody will look at what was asked for.  Whether others are to go on before that, since
+        it is to be done with theirs: it counts as `waited`.
+        """
+        return False
 
     def catch_up(self) -> None:
         """Do what waits, before anybody looks at it."""
@@ -203,9 +219,9 @@ class Compute:
         index = decide(torch.stack([promise.wait() for promise in losses]), pick, len(models))
         return Selection([*models, own], int(index))
 
-    def combine(self, work: Callable[..., Any], args: Sequence[Tensor]) -> Any:
+    def combine(self, work: Callable[..., Any], args: Sequence[Argument]) -> Any:
         """What a `Combine` asks for."""
-        return work(*args)
+        return work(*laid_out(args))
 
     def train(
         self,

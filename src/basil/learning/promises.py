@@ -52,9 +52,20 @@ class Losses:
         return self.wait()
 
 
-def stacked(losses: Sequence[Losses]) -> Tensor:
-    """Losses of several models on one batch as a matrix [model, sample]."""
-    return torch.stack([promise.look() for promise in losses])
+Argument = Tensor | Losses | Sequence[Tensor] | Sequence[Losses]
+
+
+def laid_out(args: Sequence[Argument]) -> list[Tensor]:
+    """Arguments as tensors: losses are waited for, and several of a kind become the rows of one."""
+    return [_laid_out(arg) for arg in args]
+
+
+def _laid_out(arg: Argument) -> Tensor:
+    if isinstance(arg, Tensor):
+        return arg
+    if isinstance(arg, Losses):
+        return arg.wait()
+    return torch.stack([part.look() if isinstance(part, Losses) else part for part in arg])
 
 
 class Selection:
@@ -93,18 +104,13 @@ class Chosen(Selection):
         return int(self.number)
 
     def model(self) -> Tensor:
-        """Without a look at the number."""
+        """Without a look at the number, unless it is on a CPU, where nothing is gained by that."""
+        if self.number.device.type == "cpu":
+            return self.models[self.index]
         return torch.stack(list(self.models)).index_select(0, self.number.view(1)).view(-1)
 
     def among(self, models: Sequence[Tensor]) -> Selection:
         return Chosen(models, self.number)
-
-
-def chosen(models: Sequence[Tensor], number: Tensor) -> Selection:
-    """The model of that number.  On a CPU nothing is gained by not looking."""
-    if number.device.type == "cpu":
-        return Selection(models, int(number))
-    return Chosen(models, number)
 
 
 def tensor_of(model: Tensor | Selection) -> Tensor:

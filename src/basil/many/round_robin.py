@@ -27,13 +27,13 @@ def round_robin(
     device: torch.device,
     at_once: int = AT_ONCE,
     sharing: Callable[[], Sharing] = lambda: Sharing.SIDE_BY_SIDE,
-    posted: Callable[[], int] = lambda: 0,
+    waited: Callable[[], int] = lambda: 0,
 ) -> Iterator[None]:
     """Let each go on for a stretch, again and again, until all have ended; yields in between.
 
     None waits for the device, so it always has work of all of them.  When one ends, the next takes
-    its place, and its memory.  `sharing` is known once the first is at work.  `posted`: how many
-    pieces of work have waited for others' so far; who has asked for one lets the others go on.
+    its place, and its memory.  `sharing` is known once the first is at work.  `waited`: how often
+    one has waited for others so far; who does lets them go on.
     """
     waiting, first = iter(runs), _lanes(device, 1, Sharing.ALONE)
     lanes, free = first, []
@@ -43,7 +43,7 @@ def round_robin(
             ended = []
             for lane, run in at_work:
                 with lane:
-                    goes_on = _goes_on(run, posted)
+                    goes_on = _goes_on(run, waited)
                 if not goes_on:
                     ended.append(run)
                     _clear_up(device)
@@ -79,7 +79,7 @@ def _lanes(
     return [torch.cuda.stream(stream) for stream in streams]
 
 
-def _goes_on(run: Iterator[bool], posted: Callable[[], int]) -> bool:
+def _goes_on(run: Iterator[bool], waited: Callable[[], int]) -> bool:
     """Let it go on for a stretch.  By the clock: an instant may be any length."""
-    until, before = time.perf_counter() + STRETCH, posted()
-    return any(posted() != before or time.perf_counter() >= until for _ in run)
+    until, before = time.perf_counter() + STRETCH, waited()
+    return any(waited() != before or time.perf_counter() >= until for _ in run)

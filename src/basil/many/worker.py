@@ -116,10 +116,10 @@ def run_tasks(
             return Sharing.ALONE
         return Sharing.JOINED if first.compute.joins else Sharing.SIDE_BY_SIDE
 
-    def posted() -> int:
-        return first.compute.posted if first is not None else 0
+    def waited() -> int:
+        return first.compute.waited if first is not None else 0
 
-    for _ in round_robin(map(course, range(len(tasks))), device, at_once, sharing, posted):
+    for _ in round_robin(map(course, range(len(tasks))), device, at_once, sharing, waited):
         pass
     return finished
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from basil.learning.pool import Batch
-from basil.learning.promises import Losses, Pick, Selection
+from basil.learning.promises import Argument, Losses, Pick, Selection, laid_out
 from basil.protocol.numbering import RING
 from basil.protocol.sharing.basket import Basket
 
@@ -157,13 +157,22 @@ class Combine:
 
     With `args` the work is a function of these alone, to one tensor or several, in operations that
     never look at a value; the same function every time, or a partial of it.  A GPU then does it in
-    one launch.
+    one launch, for many rings at once.  Losses come as tensors; a list of models, of losses or of
+    other tensors comes as one, a row for each.
+
+    `unseen`: the answer goes into further requests, and nobody looks at a value of it before a
+    `Train` that follows is answered.  Up to then it may be a promise: tensors yet to be filled.
     """
 
     work: Callable[..., Any]
     distances: int = 0
     averages: int = 0
-    args: tuple[Tensor, ...] = ()
+    args: tuple[Argument, ...] = ()
+    unseen: bool = False
+
+    def answer(self) -> Any:
+        """Here and now, by the plain path."""
+        return self.work(*laid_out(self.args))
 
 
 @dataclass(slots=True, eq=False)

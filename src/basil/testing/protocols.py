@@ -37,7 +37,7 @@ def answered(steps: RuleGenerator, own: Sequence[float] = ()) -> Choice:
             garbage = [torch.inf] * len(request.batch)
             rule.answer = Losses(torch.tensor(own or garbage))
         elif isinstance(request, Combine):
-            rule.answer = request.work(*request.args)
+            rule.answer = request.answer()
         else:
             must(isinstance(request, Select), f"a rule cannot ask for {request!r:.60}")
             rows = torch.stack([promise.wait() for promise in request.losses])

@@ -3,31 +3,36 @@
 Rings with the same network and data have one board: rows for models, places for small results, and
 the launches that work on them.  Each command says which rows and places are its own.
 
-What rings ask for `later` waits until one of them wants to go on: then all that is alike is one
-computation.  If each asks before the first goes on, that is the work of all of them.
+What rings ask for `later` waits until one of them wants to look at it: then all that is alike is
+one computation.  If each asks before the first looks, that is the work of all of them.
 """
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from basil.learning.cuda.combination import Combination, Combined, copy_all
 from basil.learning.cuda.kernels import Kernels
-from basil.learning.cuda.launch import GraphMemory, Launch
+from basil.learning.cuda.launch import GraphMemory, Launch, Task
 from basil.learning.cuda.places import Models, Places
 from basil.learning.cuda.turn import Turn, Turns
 from basil.learning.promises import Pick
 
-Command = tuple[list[NDArray[np.int64]], list[int]]
-"""The numbers of samples, and then other numbers."""
-
-
 SPARE = 128  # rows that nobody has asked for
+
+
+@dataclass
+class Group:
+    """Tasks that are alike: one launch."""
+
+    kind: Turn | Combination
+    pick: Pick | None  # of a turn that selects
+    tasks: list[Task] = field(default_factory=list)
 
 
 class Board:
@@ -36,21 +41,22 @@ class Board:
     def __init__(self, kernels: Kernels, start: Tensor) -> None:
         self.kernels = kernels
         self.device = device = kernels.pool.device
-        self.models = Models(SPARE, kernels.padded, device)
+        self.models = Models(SPARE, kernels.padded, device, self.flush)
         self.width = 0  # of a place for losses: the largest batch so far
         self.losses = Places(lambda places: torch.zeros(places, self.width, device=device), 1024)
         self.picked = Places(partial(torch.zeros, dtype=torch.int64, device=device), 256)
         count = len(kernels.sizes)
         self.sizes = Places(lambda places: torch.zeros(places, count, device=device), 64)
         self.memory = GraphMemory()  # of all that happens one after the other
-        self.posted = 0  # commands that waited for others, so far
+        self.waited = 0  # how often rings have waited for others, so far
+        self.combinations: dict[object, Combination] = {}
         self._waits = False
         self._turns = Turns(kernels, kernels.working_model(start), self)
-        self._launches: dict[object, Launch] = {}
-        self._waiting: dict[Turn, tuple[Pick | None, list[Command]]] = {}
-        self._asking: set[int] = set()  # rings whose commands wait
-        self._holders: list[Sequence[object]] = []
-        self._results: list[tuple[int, Tensor]] = []  # rows that are to be copied, and where to
+        self._launches: dict[object, Callable[[Sequence[Task]], None]] = {}
+        # What waits, in an order in which it can be done.
+        self._waiting: list[Group] = []
+        self._last: dict[int, int] = {}  # ring -> the last of them that it has a part in
+        self._fills: dict[int, int] = {}  # row -> the one that fills it
 
     def join(self, ring: object, sizes: Tensor, models: int) -> int:
         """The number of a ring that is here until it is gone."""
@@ -87,69 +93,74 @@ class Board:
 
     def begin(self) -> None:
         """A new command is put together."""
-        if not self._waiting:
-            self.models.begin()
+        self.models.begin(waits=bool(self._waiting))
 
     def post(
-        self,
-        ring: int,
-        turn: Turn,
-        command: Command,
-        pick: Pick | None = None,
-        holders: Sequence[object] = (),
+        self, ring: int, kind: Turn | Combination, task: Task, pick: Pick | None = None
     ) -> None:
         """Work that may wait, if that is allowed now.
 
-        `holders`: of the places that it writes to, which are nobody else's until it is done.
+        It is done after all that the ring has asked for before: it may need that.  Scores need
+        their model only.
         """
         if not self._waits:
-            self.do(turn, [command], pick)
+            self.settle(ring)
+            self.do(Group(kind, pick, [task]))
             return
-        self._holders.append(holders)
-        self._waiting.setdefault(turn, (pick, []))[1].append(command)
-        self._asking.add(ring)
-        self.posted += 1
+        last = self._last.get(ring, -1)
+        after = last if task.reads is None else self._fills.get(task.reads, -1)
+        at = after + 1
+        while at < len(self._waiting) and self._waiting[at].kind != kind:
+            at += 1
+        if at == len(self._waiting):
+            self._waiting.append(Group(kind, pick))
+        self._waiting[at].tasks.append(task)
+        self._last[ring] = max(last, at)
+        self._fills.update((row, at) for row, _ in task.results)
+
+    def waits(self, ring: int) -> bool:
+        """Whether something of this ring waits; if so, that counts."""
+        waits = ring in self._last
+        self.waited += waits
+        return waits
 
     def settle(self, ring: int) -> None:
         """Nothing of this ring waits any longer."""
-        if ring in self._asking:
+        if ring in self._last:
             self.flush()
-
-    def result(self, row: int) -> Tensor:
-        """The model that the last command puts into this row."""
-        size = self.kernels.layout.size
-        if not self._waits:
-            return self.models.matrix[row, :size].clone()
-        model = torch.empty(size, device=self.device)
-        self._results.append((row, model))
-        return model
 
     def flush(self) -> None:
         """Do what waits."""
-        waiting, self._waiting = self._waiting, {}
-        self._asking.clear()
-        for turn, (pick, commands) in waiting.items():
-            self.do(turn, commands, pick)
-        self._holders.clear()
-        results, self._results = self._results, []
-        if results:
-            rows = [self.models.matrix[row, : len(model)] for row, model in results]
-            torch._foreach_copy_([model for _, model in results], rows)
+        waiting, self._waiting = self._waiting, []
+        self._last.clear()
+        self._fills.clear()
+        for group in waiting:
+            self.do(group)
 
-    def do(self, turn: Turn, commands: list[Command], pick: Pick | None = None) -> None:
+    def do(self, group: Group) -> None:
         """The same of several rings, now."""
         # One more than are there does no harm, if it is one of them: it has the same outcome.
-        rings = 1 << (len(commands) - 1).bit_length()
-        commands += commands[-1:] * (rings - len(commands))
-        launch = self._launches.get((turn, rings))
+        rings = 1 << (len(group.tasks) - 1).bit_length()
+        tasks = group.tasks + group.tasks[-1:] * (rings - len(group.tasks))
+        launch = self._launches.get((group.kind, rings))
         if launch is None:
-            samples, numbers = commands[0]
-            length = sum(map(len, samples)) + len(numbers)
-            take = self._turns.take if rings == 1 else self._turns.take_together
-            work = partial(take, turn, pick)
-            launch = Launch(work, length, self.device, self.memory, rings)
-            self._launches[turn, rings] = launch
-        launch(commands)
+            launch = self._launches[group.kind, rings] = self._launch(group, rings)
+        launch(tasks)
+        results = [result for task in group.tasks for result in task.results]
+        if results:
+            rows = [self.models.matrix[row, : len(model)] for row, model in results]
+            copy_all([model for _, model in results], rows)
+
+    def _launch(self, group: Group, rings: int) -> Callable[[Sequence[Task]], None]:
+        kind, memory = group.kind, self.memory
+        if isinstance(kind, Combination):
+            return Combined(kind, rings, self.kernels, self, memory)
+        samples, numbers = group.tasks[0].command
+        length = sum(map(len, samples)) + len(numbers)
+        take = self._turns.take if rings == 1 else self._turns.take_together
+        work = partial(take, kind, group.pick)
+        launch = Launch(work, length, self.device, memory, rings)
+        return lambda tasks: launch([task.command for task in tasks])
 
     # -- places --------------------------------------------------------------------------------
 

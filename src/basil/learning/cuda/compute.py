@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 from basil.learning.compute import Compute, Job, Tested
 from basil.learning.cuda.board import Board
-from basil.learning.cuda.captured import Captured
+from basil.learning.cuda.combination import Combination, gathered
 from basil.learning.cuda.evaluator import Evaluator
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.late import LateSelection, PlacedLosses
-from basil.learning.cuda.launch import bits_of
+from basil.learning.cuda.launch import Task, bits_of
 from basil.learning.cuda.parallel_scoring import ParallelScoring
 from basil.learning.cuda.training_stream import TrainingStream
 from basil.learning.cuda.turn import Turn
@@ -37,6 +37,7 @@ from basil.learning.models import Loss
 from basil.learning.optimizers import SGD, Optimizer
 from basil.learning.pool import Batch, Pool
 from basil.learning.promises import (
+    Argument,
     Chosen,
     Losses,
     Pick,
@@ -92,18 +93,20 @@ class GraphCompute(Compute):
         self._evaluators: dict[tuple[Pool, int], Evaluator] = {}
         self._streams: list[TrainingStream] = []
         self._parallel: dict[tuple[int, int], ParallelScoring] = {}
-        self._captured: dict[object, Captured] = {}
 
     @property
-    def posted(self) -> int:
-        return self.board.posted
+    def waited(self) -> int:
+        return self.board.waited
 
     @property
     def joins(self) -> bool:
         return self._captures and self.board.joins
 
     def later(self) -> AbstractContextManager[None]:
-        return self.board.later()
+        return self.board.later() if self.joins else super().later()
+
+    def waits(self) -> bool:
+        return self.board.waits(self._ring)
 
     def catch_up(self) -> None:
         self.board.settle(self._ring)
@@ -125,6 +128,7 @@ class GraphCompute(Compute):
 
     def score_all(self, models: Tensor, batch: Batch) -> Losses:
         """Side by side: a node of a graph compares a dozen neighbours' models at once."""
+        self.catch_up()
         shape = len(models), len(batch)
         scoring = self._parallel.get(shape)
         if scoring is None:
@@ -133,16 +137,25 @@ class GraphCompute(Compute):
             )
         return Losses(scoring.score(models, batch))
 
-    def combine(self, work: Callable[..., Any], args: Sequence[Tensor]) -> Any:
+    def combine(self, work: Callable[..., Any], args: Sequence[Argument]) -> Any:
         """In one launch: what takes forty operations would keep the host busy for a whole turn."""
         if not args:
+            self.catch_up()
             return work()
-        kind = _identity(work), tuple((arg.shape, arg.dtype) for arg in args)
-        captured = self._captured.get(kind)
-        if captured is None:
-            fused = self._kernels.fused(work)
-            captured = self._captured[kind] = Captured(fused, args, self.board.memory)
-        return captured(args)
+        board, size = self.board, self.layout.size
+        self._compute_scores()
+        board.begin()
+        sources, task = gathered(args, board.models, size, self._placed)
+        key = _identity(work), sources
+        kind = board.combinations.get(key)
+        if kind is None:  # the first of its kind shows what comes out
+            self.catch_up()
+            made = super().combine(work, args)
+            board.combinations[key] = Combination(work, sources, made, size)
+            return made
+        promised = kind.promised(task, board.models)
+        board.post(self._ring, kind, task)
+        return promised
 
     def select(
         self, models: Sequence[Tensor], losses: Sequence[Losses], own: Tensor, pick: Pick
@@ -163,13 +176,17 @@ class GraphCompute(Compute):
         sizes = tuple(len(batch) for batch in batches)
         if isinstance(model, LateSelection) and not model.made:
             return self._select_and_train(model, batches, sizes, rate)
+        if isinstance(model, Chosen):
+            self.catch_up()  # its number may still have to be computed
         start, rows = tensor_of(model), self.board.models
         self.board.begin()
         row, out = rows.row(start), rows.free()
         samples = [batch.indices for batch in batches]
         numbers = [out, bits_of(rate), self._ring, row]
-        self.board.post(self._ring, Turn(sizes=sizes), (samples, numbers))
-        return self._trained(out)
+        trained = self._trained(out)
+        task = Task((samples, numbers), results=[(out, trained)])
+        self.board.post(self._ring, Turn(sizes=sizes), task)
+        return trained
 
     def _select_and_train(
         self,
@@ -195,15 +212,17 @@ class GraphCompute(Compute):
         numbers[0] = out = rows.free()
         models, losses, pick = selection.models, selection.losses, _identity(selection.pick)
         turn = Turn(sizes[0], len(pending), urgent, len(models), len(losses), pick, sizes)
-        holders = [*pending, selection]
-        self.board.post(self._ring, turn, (samples, numbers), selection.pick, holders)
+        trained, holders = self._trained(out), [*pending, selection]
+        task = Task((samples, numbers), results=[(out, trained)], holders=holders)
+        self.board.post(self._ring, turn, task, selection.pick)
         for promise in pending:
             promise.made = True
         selection.made = True
-        return self._trained(out)
+        return trained
 
     def _trained(self, row: int) -> Tensor:
-        model = self.board.result(row)
+        """The model that will lie in this row."""
+        model = self.initial.new_empty(self.layout.size)
         self.board.models.keep(model, row)
         return self._formed(model)
 
@@ -211,6 +230,7 @@ class GraphCompute(Compute):
         """Side by side on several streams: one small training does not fill a GPU."""
         if len(jobs) == 1 or not self._captures or self.device.type != "cuda":
             return super().train_together(jobs)
+        self.catch_up()
         starts = [tensor_of(job.model) for job in jobs]
         wanted = 1 if self.large else min(STREAMS, len(jobs))
         while len(self._streams) < wanted:
@@ -233,19 +253,24 @@ class GraphCompute(Compute):
 
     def _compute_scores(self) -> None:
         pending, self._pending = self._pending, []
+        if not pending:
+            return
         for size in sorted({len(p) for p in pending}):
             alike = [p for p in pending if len(p) == size]
             self.board.begin()
             row = self.board.models.row(self._pending_model)
             samples = [p.batch.indices for p in alike]
             numbers = [row, *(p.place for p in alike)]
-            self.board.post(self._ring, Turn(size, len(alike)), (samples, numbers), None, alike)
+            task = Task((samples, numbers), reads=row, holders=alike)
+            self.board.post(self._ring, Turn(size, len(alike)), task)
         for promise in pending:
             promise.made = True
 
     def make(self, selection: LateSelection) -> None:
         """Select without training."""
-        if not selection.made:
+        if selection.made:
+            self.catch_up()
+        else:
             self.flush()
             self.board.begin()
             rows = [self.board.models.row(model) for model in selection.models]
@@ -255,7 +280,9 @@ class GraphCompute(Compute):
                 compared=len(selection.losses),
                 pick=_identity(selection.pick),
             )
-            self.board.do(turn, [([], selection.numbers(rows))], selection.pick)
+            task = Task(([], selection.numbers(rows)), holders=[selection])
+            self.board.post(self._ring, turn, task, selection.pick)
+            self.catch_up()
             selection.made = True
 
     def indices(self, selections: Sequence[Selection]) -> Promise[list[int]]:

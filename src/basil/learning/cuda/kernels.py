@@ -8,6 +8,7 @@ then over their results is two quick kernels, where one sum over all is a slow o
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -67,6 +68,7 @@ class Kernels:
         self._gradient: Callable[..., Tensor] | None = None
         self._settled = canonical.settled if canonical else None
         self._shapes: Counter[object] = Counter()  # of a function's arguments, so far
+        self._fused: dict[object, Callable[..., Any]] = {}
         if like is not None and self.alike(like):
             self.network, self._judge, self._gradient = like.network, like._judge, like._gradient
             self._frozen_norms = like._frozen_norms
@@ -98,18 +100,21 @@ class Kernels:
         vector[0, : self.layout.size] = start
         return WorkingModel(vector, self.layout)
 
-    def fused(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that will be called for arguments of other shapes than before.
+    def fused(self, function: Callable[..., Any], kind: object, of: object) -> Callable[..., Any]:
+        """A function that will be called for arguments of this kind again; `of`: what it applies.
 
         What a rule makes of its losses is a hundred operations on a few numbers: compiled, a dozen.
         That pays where few shapes come again and again, as in a ring; a graph's nodes have as many
         shapes as numbers of neighbours.
         """
-        bare, given = (work.func, work) if isinstance(work, partial) else (work, partial(work))
-        self._shapes[bare] += 1
-        if not self.compiled or self._shapes[bare] > SHAPES:
-            return work
-        return partial(torch.compile(bare, dynamic=False), *given.args, **given.keywords)
+        if kind not in self._fused:
+            self._shapes[of] += 1
+            if self.compiled and self._shapes[of] <= SHAPES:
+                # What is compiled is kept with a function's code, and only a few times with each.
+                own = FunctionType(_called.__code__.replace(), globals(), closure=None)
+                function = partial(torch.compile(own, dynamic=False), function)
+            self._fused[kind] = function
+        return self._fused[kind]
 
     # -- scoring -------------------------------------------------------------------------------
 
@@ -194,3 +199,7 @@ class Kernels:
             self.network.train(training)
             for norm in self._frozen_norms:
                 norm.eval()
+
+
+def _called(function: Callable[..., Any], *args: Tensor) -> Any:
+    return function(*args)

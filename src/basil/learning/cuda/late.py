@@ -17,6 +17,7 @@ class Computer(Protocol):
     board: Board
 
     def flush(self) -> None: ...
+    def catch_up(self) -> None: ...
     def make(self, selection: "LateSelection") -> None: ...
     def indices(self, selections: Sequence[Selection]) -> Promise[list[int]]: ...
 
@@ -39,7 +40,9 @@ class PlacedLosses(Losses):
         return self.look().clone()
 
     def look(self) -> Tensor:
-        if not self.made:
+        if self.made:
+            self._compute.catch_up()
+        else:
             self._compute.flush()
         return self._compute.board.losses.tensor[self.place, : len(self.batch)]
 

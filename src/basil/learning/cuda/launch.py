@@ -8,6 +8,7 @@ is captured as a CUDA graph, and from then on one copy and one launch do all of 
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,22 @@ from torch import Tensor
 PLAIN_RUNS = 3
 SPARE = 2**30  # bytes
 AHEAD = 128  # how many commands the host may be ahead of the device
+
+
+Command = tuple[Sequence[NDArray[np.int64]], Sequence[int]]
+"""The numbers of samples, and then other numbers."""
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """One ring's part of a launch."""
+
+    command: Command
+    reads: int | None = None  # the row of the model that is scored, if that is all it does
+    given: Sequence[Tensor] = ()  # what is copied to where the launch finds it
+    made: Sequence[Tensor] = ()  # what the launch leaves is copied to these
+    results: Sequence[tuple[int, Tensor]] = ()  # and these rows, to these models
+    holders: Sequence[object] = ()  # of its places, which are nobody else's until it is done
 
 
 class Fields:
@@ -71,10 +88,7 @@ class Launch:
         self._runs = 0
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(
-        self, commands: Sequence[tuple[Sequence[NDArray[np.int64]], Sequence[int]]]
-    ) -> None:
-        """Run the work; a command is the numbers of samples, and then other numbers."""
+    def __call__(self, commands: Sequence[Command]) -> None:
         at = self._runs % AHEAD
         half, first = divmod(at, AHEAD // 2)
         if first == 0:

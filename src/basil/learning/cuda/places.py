@@ -11,16 +11,25 @@ class Models:
     """Copies of the models in use, as rows of one matrix.
 
     A cache: the models themselves are ordinary tensors, and a model whose row has been given to
-    another is copied in again when it is next asked for.
+    another is copied in again when it is next asked for.  `relieve`: do what waits, since it needs
+    all rows.
     """
 
-    def __init__(self, rows: int, width: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        rows: int,
+        width: int,
+        device: torch.device,
+        relieve: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._relieve = relieve
         self.matrix = torch.zeros(rows, width, device=device)
         self._wanted = rows
         self._row_of: dict[int, int] = {}  # id of a model -> row
         self._model_in: list[weakref.ref[Tensor] | None] = [None] * rows
         self._next = 0
-        self._needed: set[int] = set()  # rows of the commands that are being put together
+        self._needed: set[int] = set()  # rows of the command that is being put together
+        self._held: set[int] = set()  # and of those that wait
 
     def join(self, models: int) -> bool:
         """Somebody has about so many models in use.  Whether the matrix is another now."""
@@ -35,8 +44,12 @@ class Models:
     def leave(self, models: int) -> None:
         self._wanted -= models
 
-    def begin(self) -> None:
-        """New commands: the rows of those before may be used again."""
+    def begin(self, waits: bool = False) -> None:
+        """A new command: the rows of those before may be used again, unless they wait."""
+        if waits:
+            self._held |= self._needed
+        else:
+            self._held.clear()
         self._needed.clear()
 
     def row(self, model: Tensor) -> int:
@@ -52,13 +65,24 @@ class Models:
         return row
 
     def free(self) -> int:
-        """A row that no present command needs: the one that was filled longest ago."""
-        while self._next in self._needed:
-            self._next = (self._next + 1) % len(self._model_in)
-        row = self._next
+        """A row that no command needs: of these the one that was filled longest ago."""
+        row = self._unneeded()
+        if row is None:
+            self._relieve()
+            self._held.clear()
+            row = self._unneeded()
+            assert row is not None, "a command that needs more rows than there are"
         self._next = (row + 1) % len(self._model_in)
         self._needed.add(row)
         return row
+
+    def _unneeded(self) -> int | None:
+        row, rows = self._next, len(self._model_in)
+        for _ in range(rows):
+            if row not in self._needed and row not in self._held:
+                return row
+            row = (row + 1) % rows
+        return None
 
     def keep(self, model: Tensor, row: int) -> None:
         """The row holds this model from now on."""

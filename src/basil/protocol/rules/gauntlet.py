@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from basil.learning.promises import chosen, means_of, stacked
+from basil.learning.promises import Chosen, means_of
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, RuleGenerator
 from basil.protocol.rules.excess import first
@@ -29,20 +29,19 @@ def gauntlet(candidates: Candidates, *, memory: float = 0.9) -> RuleGenerator:
     """
     records = recalled(candidates, memory)
     own = yield Score(candidates.own, candidates.batch)
-    losses = stacked([*candidates.losses, own])
-    rate = partial(_rated, memory=memory)
-    number, known = yield Combine(rate, args=(losses, *records))
-    selected = chosen([*candidates.models, candidates.own], number)
+    rate, args = partial(_rated, memory=memory), ([*candidates.losses, own], records)
+    number, known = yield Combine(rate, args=args)
+    selected = Chosen([*candidates.models, candidates.own], number)
     return Choice(selected, selected, {"records": remembered(candidates, known)})
 
 
-def _rated(losses: Tensor, *records: Tensor, memory: float) -> tuple[Tensor, Tensor]:
+def _rated(losses: Tensor, records: Tensor, *, memory: float) -> tuple[Tensor, Tensor]:
     """The number of the chosen candidate, one past the last for oneself; and all records."""
     means = means_of(losses)
     before, after = means[-1], means[:-1]
     gained = ((before - after) / before.abs()).nan_to_num(0.0).clamp(min=-1)
     gained = torch.where(before.isfinite(), gained, 1.0)
     scores = torch.where(after.isfinite(), gained, -1.0)
-    known = memory * torch.stack(records) + torch.stack([scores, torch.ones_like(scores)], 1)
+    known = memory * records + torch.stack([scores, torch.ones_like(scores)], 1)
     ratings = torch.where(scores > 0, known[:, 0] / known[:, 1], -torch.inf)
     return first((scores > 0) & (ratings == ratings.max())), known

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from basil.errors import UserError
-from basil.learning.promises import chosen, means_of, stacked, tensor_of
+from basil.learning.promises import Chosen, means_of
 from basil.protocol.requests import Combine, Score
 from basil.protocol.rules.contract import Candidates, Choice, RuleGenerator
 from basil.protocol.rules.excess import above_the_lowest, column, excess, first
@@ -71,63 +71,43 @@ def trust(
     if not region_reach > 0:
         raise UserError(f"scheme.region_reach = {region_reach}: it must be above 0")
     own, state, before = candidates.own, candidates.state, candidates.state.get("trust")
-    records = recalled(candidates, memory)
-    models = [*candidates.models, own]
+    models, records = [*candidates.models, own], recalled(candidates, memory)
     sizes = tuple(layer.stop - layer.start for layer in candidates.layers)
-    if before is None:
-        turns = own.new_zeros(len(records), dtype=torch.float64)
-        survey = Survey(own.new_zeros(len(sizes) + 1), turns, turns > 0)
-    else:
-        args = own, before["start"], before["sums"], *candidates.models
-        survey = Survey(
-            *(yield Combine(partial(_surveyed, sizes=sizes, ratio=lineage_ratio), args=args))
-        )
+    options = Options(z, memory, learnt_share, excess_limit)
+    reach = region_reach * candidates.lap
+    judge = partial(_judged, sizes=sizes, ratio=lineage_ratio, reach=reach, options=options)
 
     scored = yield Score(own, candidates.batch)
-    nobody = own.new_zeros((), dtype=torch.bool)
-    unknown = own.new_full((), torch.nan, dtype=torch.float64)
-    evidence = Evidence(
-        stacked([*candidates.losses, scored]),
-        state.get("began", unknown),
-        state.get("alone", nobody),
-        survey.turns,
-        survey.related,
+    evidence = (
+        [*candidates.losses, scored],
+        records,
+        state["began"] if "began" in state else own.new_full((), torch.nan, dtype=torch.float64),
+        state["alone"] if "alone" in state else own.new_zeros((), dtype=torch.bool),
+        models,
     )
-    weigh = partial(_weighed, options=Options(z, memory, learnt_share, excess_limit))
-    verdict = Verdict(*(yield Combine(weigh, args=(*evidence, *records))))
-
-    selected = chosen(models, verdict.number)
-    start = tensor_of(selected)
+    turn = () if before is None else (before["start"], before["sums"])
+    verdict = Verdict(*(yield Combine(judge, args=(*evidence, *turn), unseen=True)))
+    start = verdict.model
     if before is not None:
-        pull = partial(_pulled, sizes=sizes, reach=region_reach * candidates.lap)
-        model, pulled = yield Combine(pull, args=(verdict.number, own, survey.sums, *models))
-        scored = yield Score(pulled, candidates.batch)
-        args = model, pulled, scored.wait(), verdict.lowest, verdict.tolerance
-        start = yield Combine(_if_good, args=args)
+        scored = yield Score(verdict.pulled, candidates.batch)
+        args = [verdict.model, verdict.pulled], scored, verdict.lowest, verdict.tolerance
+        start = yield Combine(_if_good, args=args, unseen=True)
     state = {
         "records": remembered(candidates, verdict.records),
         "began": verdict.began,
-        "alone": verdict.number == len(records),
-        "trust": {"start": start, "sums": survey.sums},
+        "alone": verdict.alone,
+        "trust": {"start": start, "sums": verdict.sums},
     }
-    return Choice(start, selected, state)
+    return Choice(start, Chosen(models, verdict.number), state)
 
 
-# What goes into the work of a Combine and comes out of it is a plain row of tensors; these name it.
+# What comes out of the work of a Combine is a plain row of tensors; `Verdict` names it.
 
 
 class Survey(NamedTuple):
     sums: Tensor  # Σ 0.9^a of one's turns' mean square in each layer, and last Σ 0.9^a
     turns: Tensor  # in each candidate
     related: Tensor  # does it go back to another one?
-
-
-class Evidence(NamedTuple):
-    losses: Tensor  # [candidates and then one's own, sample]
-    began: Tensor  # L₀; NaN in the first round
-    alone: Tensor  # has the node gone on from its own model a round ago?
-    turns: Tensor
-    related: Tensor
 
 
 class Options(NamedTuple):
@@ -139,14 +119,43 @@ class Options(NamedTuple):
 
 class Verdict(NamedTuple):
     number: Tensor  # of the chosen candidate; one past the last for oneself
+    alone: Tensor  # is it oneself?
     lowest: Tensor  # the lowest candidate's losses
     tolerance: Tensor  # by how much the chosen one may exceed them
     records: Tensor
     began: Tensor
+    sums: Tensor
+    model: Tensor  # the chosen one
+    pulled: Tensor  # the same in the region
+
+
+def _judged(
+    losses: Tensor,  # [candidates and then one's own, sample]
+    records: Tensor,  # of the candidates' senders
+    began: Tensor,  # L₀; NaN in the first round
+    alone: Tensor,  # has the node gone on from its own model a round ago?
+    models: Tensor,  # candidates and then one's own
+    *turn: Tensor,  # where one's last turn began, and the sums then; nothing in the first round
+    sizes: tuple[int, ...],
+    ratio: float,
+    reach: float,
+    options: Options,
+) -> Verdict:
+    others, own = models[:-1], models[-1]
+    if turn:
+        start, sums = turn
+        survey = _surveyed(others, own, start, sums, sizes, ratio)
+    else:
+        none = own.new_zeros(len(others), dtype=torch.float64)
+        survey = Survey(own.new_zeros(len(sizes) + 1), none, none > 0)
+    weighed = _weighed(losses, records, began, alone, survey, options)
+    model = models.index_select(0, weighed[0].view(1))[0]
+    pulled = _pulled(model, own, survey.sums, sizes, reach) if turn else model
+    return Verdict(*weighed, survey.sums, model, pulled)
 
 
 def _surveyed(
-    own: Tensor, start: Tensor, sums: Tensor, *models: Tensor, sizes: tuple[int, ...], ratio: float
+    others: Tensor, own: Tensor, start: Tensor, sums: Tensor, sizes: tuple[int, ...], ratio: float
 ) -> Survey:
     turn = mean_squares(own - start, sizes)
     sums = KEPT * sums + torch.cat([turn, turn.new_ones(1)])
@@ -154,37 +163,38 @@ def _surveyed(
     sums = torch.where((own.sum() + sums.sum()).isfinite(), sums, 0.0)
     squares = sums[:-1] / sums[-1]
     length = sum(n * square for n, square in zip(sizes, squares, strict=True)).sqrt()
-    return Survey(sums, *lineage(torch.stack(models) - own, length, ratio))
+    return Survey(sums, *lineage(others - own, length, ratio))
 
 
-def _weighed(*given: Tensor, options: Options) -> Verdict:
-    """From the evidence, followed by the record of each candidate's sender."""
-    seen, known = Evidence(*given[:5]), torch.stack(given[5:])
-    others, own, means = seen.losses[:-1], seen.losses[-1], means_of(seen.losses)
+def _weighed(
+    losses: Tensor, known: Tensor, began: Tensor, alone: Tensor, survey: Survey, options: Options
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """A verdict up to `began`."""
+    others, own, means = losses[:-1], losses[-1], means_of(losses)
     above, lowest = above_the_lowest(others, means[:-1])
     this = above.clamp(max=MOST)
     records = options.memory * known + torch.stack([this, torch.ones_like(this)], 1)
-    believed = seen.related & (records[:, 0] <= options.excess_limit * records[:, 1])
-    began = torch.where(seen.began.isnan(), means[-1], seen.began)
+    believed = survey.related & (records[:, 0] <= options.excess_limit * records[:, 1])
+    began = torch.where(began.isnan(), means[-1], began)
     gained = (1 - means[:-1].min() / began).nan_to_num(0.0)  # 0 / 0: there was nothing to gain
     z = torch.where(believed, options.z, options.z / 2)
     tolerances = z * (gained / options.learnt_share).clamp(0, 1)
-    holds = seen.alone | ~means[-1].isfinite() | (excess(others, own) <= options.z)
+    holds = alone | ~means[-1].isfinite() | (excess(others, own) <= options.z)
     near = (above <= tolerances) & holds & means[:-1].isfinite()
-    turns = torch.where(near, seen.turns, -1)
+    turns = torch.where(near, survey.turns, -1)
     number = first(near & (turns == turns.max()))
     picked = torch.arange(len(known), device=number.device) == number
-    return Verdict(number, lowest, column(picked, tolerances), records, began)
+    tolerance = column(picked, tolerances)
+    return number, number == len(known), lowest, tolerance, records, began
 
 
 def _pulled(
-    number: Tensor, own: Tensor, sums: Tensor, *models: Tensor, sizes: tuple[int, ...], reach: float
-) -> tuple[Tensor, Tensor]:
-    """The model of that number; and the same pulled into the region."""
-    model = torch.stack(models).index_select(0, number.view(1))[0]
+    model: Tensor, own: Tensor, sums: Tensor, sizes: tuple[int, ...], reach: float
+) -> Tensor:
+    """The model pulled into the region."""
     width = region(sums[:-1] / sums[-1], sizes, reach)
     pulled = torch.minimum(torch.maximum(model, own - width), own + width)
-    return model, torch.where(sums[-1] > 0, pulled, model)
+    return torch.where(sums[-1] > 0, pulled, model)
 
 
 def mean_squares(turn: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -198,7 +208,6 @@ def region(squares: Tensor, sizes: Sequence[int], reach: float) -> Tensor:
     return torch.cat([width.expand(size) for width, size in widths])
 
 
-def _if_good(
-    model: Tensor, pulled: Tensor, losses: Tensor, lowest: Tensor, tolerance: Tensor
-) -> Tensor:
-    return torch.where(excess(losses, lowest) <= tolerance, pulled, model)
+def _if_good(either: Tensor, losses: Tensor, lowest: Tensor, tolerance: Tensor) -> Tensor:
+    """Of the chosen model and the pulled one, whose losses these are."""
+    return torch.where(excess(losses, lowest) <= tolerance, either[1], either[0])
