@@ -44,6 +44,7 @@ Tested = list[tuple[float, ...]]
 # Test samples at a time: about what a cache holds; enough to fill a GPU, where a wide network still
 # fits beside others.  Of language models fewer: so many outputs at most, a gigabyte.
 CPU_CHUNK, GPU_CHUNK, OUTPUTS = 200, 1000, 2**28
+NOW: AbstractContextManager[None] = nullcontext()
 ARM = platform.machine() in ("aarch64", "arm64")
 LARGE = 10_000_000  # parameters, frozen ones too: such a network keeps a GPU busy by itself
 
@@ -121,7 +122,7 @@ class Compute:
 
     def later(self) -> AbstractContextManager[None]:
         """What is asked for in here may wait for what other rings ask for, until `catch_up`."""
-        return nullcontext()
+        return NOW
 
     def waits(self) -> bool:
         """Somebody will look at what was asked for.  Whether others are to go on before that, since
@@ -136,7 +137,11 @@ class Compute:
         """A model that arrives, in canonical form.  What was trained here is in it already."""
         if self.canonical is None or self._in_form.get(id(model)) is model:
             return model
-        return self._formed(self.combine(self.canonical, (model,)))
+        return self._formed(self._in_canonical_form(model))
+
+    def _in_canonical_form(self, model: Tensor) -> Tensor:
+        assert self.canonical is not None
+        return self.canonical(model)
 
     def _form(self, model: Tensor) -> Tensor:
         """A copy, in canonical form where that is asked for."""

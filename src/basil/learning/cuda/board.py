@@ -8,8 +8,7 @@ one computation.  If each asks before the first looks, that is the work of all o
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -77,14 +76,12 @@ class Board:
 
     # -- work ----------------------------------------------------------------------------------
 
-    @contextmanager
-    def later(self) -> Iterator[None]:
-        """What is posted in here waits for others' until `flush`."""
+    def __enter__(self) -> None:
+        """What is posted from here on waits for others' until `flush`."""
         self._waits = self.joins
-        try:
-            yield
-        finally:
-            self._waits = False
+
+    def __exit__(self, *_: object) -> None:
+        self._waits = False
 
     @property
     def joins(self) -> bool:
@@ -110,7 +107,7 @@ class Board:
         last = self._last.get(ring, -1)
         after = last if task.reads is None else self._fills.get(task.reads, -1)
         at = after + 1
-        while at < len(self._waiting) and self._waiting[at].kind != kind:
+        while at < len(self._waiting) and self._waiting[at].kind is not kind:
             at += 1
         if at == len(self._waiting):
             self._waiting.append(Group(kind, pick))
@@ -148,16 +145,16 @@ class Board:
         launch(tasks)
         results = [result for task in group.tasks for result in task.results]
         if results:
-            rows = [self.models.matrix[row, : len(model)] for row, model in results]
-            copy_all([model for _, model in results], rows)
+            lines = self.models.lines(self.kernels.layout.size)
+            copy_all([model for _, model in results], [lines[row] for row, _ in results])
 
     def _launch(self, group: Group, rings: int) -> Callable[[Sequence[Task]], None]:
         kind, memory = group.kind, self.memory
+        take = self._turns.take if rings == 1 else self._turns.take_together
         if isinstance(kind, Combination):
-            return Combined(kind, rings, self.kernels, self, memory)
+            return Combined(kind, rings, self.kernels, self, memory, take)
         samples, numbers = group.tasks[0].command
         length = sum(map(len, samples)) + len(numbers)
-        take = self._turns.take if rings == 1 else self._turns.take_together
         work = partial(take, kind, group.pick)
         launch = Launch(work, length, self.device, memory, rings)
         return lambda tasks: launch([task.command for task in tasks])

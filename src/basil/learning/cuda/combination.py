@@ -1,5 +1,6 @@
 """Any function of tensors as one launch, for the arguments of several rings at once."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -10,12 +11,12 @@ from torch import Tensor
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import PLAIN_RUNS, Fields, GraphMemory, Launch, Task
 from basil.learning.cuda.places import Models
-from basil.learning.cuda.turn import Where
+from basil.learning.cuda.turn import Turn, Where
 from basil.learning.promises import Argument, Losses
 
 Work = Callable[..., Any]
-READY = 64  # tensors for small outputs
-ELEMENTS = 2**27  # of all rings' models at a time, at most
+READY, SMALL = 64, 2048  # tensors for outputs of up to so many elements
+ELEMENTS = 2**26  # of all rings' arguments at a time, at most
 
 
 class Source(NamedTuple):
@@ -39,8 +40,7 @@ class Placed(Protocol):
     """Losses in a place on the device."""
 
     place: int
-
-    def __len__(self) -> int: ...
+    size: int
 
 
 def gathered(
@@ -56,7 +56,7 @@ def gathered(
             there = [placed(part) for part in parts]
             numbers += [losses.place for losses in there]
             holders += there
-            sources.append(Source("in places", many, (len(there[0]),), torch.float32))
+            sources.append(Source("in places", many, (there[0].size,), torch.float32))
         elif many and one.shape == (size,) and one.dtype == torch.float32:
             numbers += [models.row(model) for model in parts]
             sources.append(Source("in rows", many, one.shape, one.dtype))
@@ -76,8 +76,8 @@ class Output:
         self._ready: list[Tensor] = []
 
     def empty(self) -> Tensor:
-        """A tensor of its own for a model; small ones are made by the dozen."""
-        if self.is_model:
+        """Small ones are made by the dozen."""
+        if self.shape.numel() > SMALL:
             return self._like.new_empty(self.shape)
         if not self._ready:
             self._ready += self._like.new_empty((READY, *self.shape)).unbind(0)
@@ -85,10 +85,14 @@ class Output:
 
 
 class Combination:
-    """A function of arguments from these sources: all that a captured graph cannot vary."""
+    """A function of arguments from these sources, once a model is scored: all that a captured graph
+    cannot vary.
+    """
 
-    def __init__(self, work: Work, sources: tuple[Source, ...], made: Any, size: int) -> None:
-        self.work, self.sources = work, sources
+    def __init__(
+        self, work: Work, sources: tuple[Source, ...], scoring: Turn, made: Any, size: int
+    ) -> None:
+        self.work, self.sources, self.scoring = work, sources, scoring
         self.outputs = [Output(tensor, size) for tensor in _row(made)]
         self._single = isinstance(made, Tensor)
 
@@ -124,10 +128,11 @@ class Combined:
         kernels: Kernels,
         where: Where,
         memory: GraphMemory,
+        take: Callable[[Turn, None, Tensor], None],
     ) -> None:
-        self._kind, self._rings = kind, rings
+        self._kind, self._rings, self._take = kind, rings, take
         self._kernels, self._where = kernels, where
-        size, device = kernels.layout.size, kernels.pool.device
+        device = kernels.pool.device
         copied = [arg for arg in kind.sources if arg.lies == "elsewhere"]
         named = [arg for arg in kind.sources if arg.lies != "elsewhere"]
         self._inputs = [
@@ -140,14 +145,15 @@ class Combined:
             for arg, there in pairs
             for slot in (there[ring].unbind(0) if arg.many else [there[ring]])
         ]
-        models = sum(arg.parts for arg in named if arg.lies == "in rows")
-        most = max(1, ELEMENTS // max(1, models * size))
+        most = max(1, ELEMENTS // sum(math.prod(arg.whole) for arg in kind.sources))
         self._at_a_time = min(rings, 1 << (most.bit_length() - 1))
         self._function: Work = partial(together if self._at_a_time > 1 else one_by_one, kind.work)
         self._made: list[Tensor] = []  # [ring, …] for each output that is no model
         self._runs = 0
         length = sum(arg.parts for arg in named) + sum(out.is_model for out in kind.outputs)
-        self._launch = Launch(self._combine, length, device, memory, rings)
+        scoring = kind.scoring
+        self._scored = scoring.scores and scoring.scores * (scoring.batch + 1) + 1
+        self._launch = Launch(self._combine, self._scored + length, device, memory, rings)
 
     def __call__(self, tasks: Sequence[Task]) -> None:
         copy_all(self._slots, [tensor for task in tasks for tensor in task.given])
@@ -163,6 +169,9 @@ class Combined:
         if self._runs == PLAIN_RUNS:  # the next is captured: by then it must have run
             key, bare = (self._kind, self._rings), _bare(self._kind.work)
             self._function = self._kernels.fused(self._function, key, bare)
+        if self._scored:
+            self._take(self._kind.scoring, None, commands[:, : self._scored])
+            commands = commands[:, self._scored :]
         many = self._at_a_time
         parts = [self._part(commands, start) for start in range(0, len(commands), many)]
         self._made = [torch.cat(some) for some in zip(*parts, strict=True)]

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from basil.learning.compute import Compute, Job, Tested
 from basil.learning.cuda.board import Board
+from basil.learning.cuda.captured import Captured
 from basil.learning.cuda.combination import Combination, gathered
 from basil.learning.cuda.evaluator import Evaluator
 from basil.learning.cuda.kernels import Kernels
@@ -31,7 +32,7 @@ from basil.learning.cuda.late import LateSelection, PlacedLosses
 from basil.learning.cuda.launch import Task, bits_of
 from basil.learning.cuda.parallel_scoring import ParallelScoring
 from basil.learning.cuda.training_stream import TrainingStream
-from basil.learning.cuda.turn import Turn
+from basil.learning.cuda.turn import turn_of
 from basil.learning.metrics import Metric
 from basil.learning.models import Loss
 from basil.learning.optimizers import SGD, Optimizer
@@ -93,6 +94,7 @@ class GraphCompute(Compute):
         self._evaluators: dict[tuple[Pool, int], Evaluator] = {}
         self._streams: list[TrainingStream] = []
         self._parallel: dict[tuple[int, int], ParallelScoring] = {}
+        self._captured_form: Captured | None = None
 
     @property
     def waited(self) -> int:
@@ -103,7 +105,7 @@ class GraphCompute(Compute):
         return self._captures and self.board.joins
 
     def later(self) -> AbstractContextManager[None]:
-        return self.board.later() if self.joins else super().later()
+        return self.board if self.joins else super().later()
 
     def waits(self) -> bool:
         return self.board.waits(self._ring)
@@ -137,22 +139,35 @@ class GraphCompute(Compute):
             )
         return Losses(scoring.score(models, batch))
 
+    def _in_canonical_form(self, model: Tensor) -> Tensor:
+        """In one launch."""
+        if self._captured_form is None:
+            assert self.canonical is not None
+            form = self._kernels.fused(self.canonical, "form", self.canonical)
+            self._captured_form = Captured(form, model, self.board.memory)
+        return self._captured_form(model)
+
     def combine(self, work: Callable[..., Any], args: Sequence[Argument]) -> Any:
         """In one launch: what takes forty operations would keep the host busy for a whole turn."""
         if not args:
             self.catch_up()
             return work()
-        board, size = self.board, self.layout.size
-        self._compute_scores()
+        board, size, pending = self.board, self.layout.size, self._pending
+        if any(promise.size != pending[0].size for promise in pending):
+            self._compute_scores()
         board.begin()
         sources, task = gathered(args, board.models, size, self._placed)
-        key = _identity(work), sources
+        scoring = turn_of(self._pending[0].size, len(self._pending)) if self._pending else turn_of()
+        key = _identity(work), sources, scoring
         kind = board.combinations.get(key)
         if kind is None:  # the first of its kind shows what comes out
-            self.catch_up()
+            self.flush()
             made = super().combine(work, args)
-            board.combinations[key] = Combination(work, sources, made, size)
+            board.combinations[key] = Combination(work, sources, scoring, made, size)
             return made
+        if scoring.scores:
+            task.put_before(self._scores(self._pending))
+            self._pending = []
         promised = kind.promised(task, board.models)
         board.post(self._ring, kind, task)
         return promised
@@ -185,7 +200,7 @@ class GraphCompute(Compute):
         numbers = [out, bits_of(rate), self._ring, row]
         trained = self._trained(out)
         task = Task((samples, numbers), results=[(out, trained)])
-        self.board.post(self._ring, Turn(sizes=sizes), task)
+        self.board.post(self._ring, turn_of(sizes=sizes), task)
         return trained
 
     def _select_and_train(
@@ -195,7 +210,7 @@ class GraphCompute(Compute):
         sizes: tuple[int, ...],
         rate: float,
     ) -> Tensor:
-        if any(len(promise) != sizes[0] for promise in self._pending):
+        if any(promise.size != sizes[0] for promise in self._pending):
             self._compute_scores()
         needed = {promise.place for promise in selection.losses}
         pending = sorted(self._pending, key=lambda promise: promise.place not in needed)
@@ -211,7 +226,7 @@ class GraphCompute(Compute):
         numbers += selection.numbers([rows.row(model) for model in selection.models])
         numbers[0] = out = rows.free()
         models, losses, pick = selection.models, selection.losses, _identity(selection.pick)
-        turn = Turn(sizes[0], len(pending), urgent, len(models), len(losses), pick, sizes)
+        turn = turn_of(sizes[0], len(pending), urgent, len(models), len(losses), pick, sizes)
         trained, holders = self._trained(out), [*pending, selection]
         task = Task((samples, numbers), results=[(out, trained)], holders=holders)
         self.board.post(self._ring, turn, task, selection.pick)
@@ -253,18 +268,19 @@ class GraphCompute(Compute):
 
     def _compute_scores(self) -> None:
         pending, self._pending = self._pending, []
-        if not pending:
-            return
-        for size in sorted({len(p) for p in pending}):
-            alike = [p for p in pending if len(p) == size]
+        for size in sorted({promise.size for promise in pending}):
+            alike = [promise for promise in pending if promise.size == size]
             self.board.begin()
-            row = self.board.models.row(self._pending_model)
-            samples = [p.batch.indices for p in alike]
-            numbers = [row, *(p.place for p in alike)]
-            task = Task((samples, numbers), reads=row, holders=alike)
-            self.board.post(self._ring, Turn(size, len(alike)), task)
-        for promise in pending:
+            self.board.post(self._ring, turn_of(size, len(alike)), self._scores(alike))
+
+    def _scores(self, promises: list[PlacedLosses]) -> Task:
+        """Of the model that is pending: a task that keeps these."""
+        row = self.board.models.row(self._pending_model)
+        samples = [promise.batch.indices for promise in promises]
+        numbers = [row, *(promise.place for promise in promises)]
+        for promise in promises:
             promise.made = True
+        return Task((samples, numbers), reads=row, holders=promises)
 
     def make(self, selection: LateSelection) -> None:
         """Select without training."""
@@ -274,8 +290,8 @@ class GraphCompute(Compute):
             self.flush()
             self.board.begin()
             rows = [self.board.models.row(model) for model in selection.models]
-            turn = Turn(
-                batch=len(selection.losses[0]),
+            turn = turn_of(
+                batch=selection.losses[0].size,
                 models=len(selection.models),
                 compared=len(selection.losses),
                 pick=_identity(selection.pick),

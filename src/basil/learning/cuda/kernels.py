@@ -111,8 +111,8 @@ class Kernels:
             self._shapes[of] += 1
             if self.compiled and self._shapes[of] <= SHAPES:
                 # What is compiled is kept with a function's code, and only a few times with each.
-                own = FunctionType(_called.__code__.replace(), globals(), closure=None)
-                function = partial(torch.compile(own, dynamic=False), function)
+                called = FunctionType(_called.__code__.replace(), globals())
+                function = partial(torch.compile(called, dynamic=False), function)
             self._fused[kind] = function
         return self._fused[kind]
 

@@ -25,16 +25,14 @@ class Computer(Protocol):
 class PlacedLosses(Losses):
     """Losses in a place on the device, computed when something else is, or when asked for."""
 
-    __slots__ = ("_compute", "batch", "made", "place")
+    __slots__ = ("_compute", "batch", "made", "place", "size")
 
     def __init__(self, compute: Computer, batch: Batch, place: int) -> None:
         self._compute = compute
         self.batch = batch
+        self.size = len(batch)
         self.place = place
         self.made = False
-
-    def __len__(self) -> int:
-        return len(self.batch)
 
     def wait(self) -> Tensor:
         return self.look().clone()
@@ -44,7 +42,7 @@ class PlacedLosses(Losses):
             self._compute.catch_up()
         else:
             self._compute.flush()
-        return self._compute.board.losses.tensor[self.place, : len(self.batch)]
+        return self._compute.board.losses.tensor[self.place, : self.size]
 
     def __del__(self) -> None:
         self._compute.board.losses.give_back(self.place)

@@ -36,6 +36,12 @@ class Task:
     results: Sequence[tuple[int, Tensor]] = ()  # and these rows, to these models
     holders: Sequence[object] = ()  # of its places, which are nobody else's until it is done
 
+    def put_before(self, other: "Task") -> None:
+        """One command, whose first part is another's."""
+        (first, numbers), (samples, more) = other.command, self.command
+        self.command = [*first, *samples], [*numbers, *more]
+        self.holders = [*other.holders, *self.holders]
+
 
 class Fields:
     """Cuts commands into their parts, in the order in which they were put together."""

@@ -1,7 +1,7 @@
 """Where things lie on the device: in numbered places, which a captured graph can be told."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ class Models:
     ) -> None:
         self._relieve = relieve
         self.matrix = torch.zeros(rows, width, device=device)
+        self._lines: Sequence[Tensor] = ()
         self._wanted = rows
         self._row_of: dict[int, int] = {}  # id of a model -> row
         self._model_in: list[weakref.ref[Tensor] | None] = [None] * rows
@@ -39,7 +40,14 @@ class Models:
             return False
         self.matrix = torch.cat([self.matrix, self.matrix.new_zeros(more, self.matrix.shape[1])])
         self._model_in += [None] * more
+        self._lines = ()
         return True
+
+    def lines(self, length: int) -> Sequence[Tensor]:
+        """The models in all rows, by their length."""
+        if not self._lines:
+            self._lines = self.matrix[:, :length].unbind(0)
+        return self._lines
 
     def leave(self, models: int) -> None:
         self._wanted -= models
@@ -60,7 +68,7 @@ class Models:
                 self._needed.add(row)
                 return row
         row = self.free()
-        self.matrix[row, : len(model)].copy_(model)
+        self.lines(len(model))[row].copy_(model)
         self.keep(model, row)
         return row
 

@@ -1,6 +1,7 @@
 """A turn on a GPU: score, select, train, as one graph."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -30,6 +31,9 @@ class Turn:
     compared: int = 0
     pick: object = None
     sizes: tuple[int, ...] = ()
+
+
+turn_of = lru_cache(maxsize=4096)(Turn)  # the same few again and again: one object each
 
 
 class Where(Protocol):
