@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from basil.learning.promises import means_of, stacked
+from basil.learning.promises import means_of
 from basil.protocol.requests import Combine, Request, Score
 from basil.protocol.rules.contract import Candidates
 from basil.protocol.rules.excess import above_the_lowest
@@ -24,21 +24,19 @@ def averaged(candidates: Candidates, model: Tensor) -> Generator[Request, Any, T
     (Polyak and Juditsky 1992, "Acceleration of stochastic approximation by averaging").  Nobody
     goes on from it: half of the turns of S nodes are missing there.
     """
-    args = stacked(candidates.losses), model, *candidates.models
+    args = candidates.losses, model, candidates.models
     mean: Tensor = yield Combine(_mean_of_near, averages=1, args=args)
     own = yield Score(model, candidates.batch)
     its = yield Score(mean, candidates.batch)
-    shown: Tensor = yield Combine(_lower, args=(model, mean, own.wait(), its.wait()))
+    shown: Tensor = yield Combine(_lower, args=(model, mean, own, its))
     return shown
 
 
-def _mean_of_near(losses: Tensor, model: Tensor, *stored: Tensor) -> Tensor:
+def _mean_of_near(losses: Tensor, model: Tensor, stored: Tensor) -> Tensor:
     above, _ = above_the_lowest(losses, means_of(losses))
     near = above <= Z
-    total = model
-    for counts, other in zip(near, stored, strict=True):
-        total = total + torch.where(counts, other, 0.0)  # not times 0: it may not be finite
-    return total / (1 + near.sum())
+    kept = torch.where(near[:, None], stored, 0.0)  # not times 0: one may not be finite
+    return (model + kept.sum(0)) / (1 + near.sum())
 
 
 def _lower(model: Tensor, mean: Tensor, own: Tensor, its: Tensor) -> Tensor:
