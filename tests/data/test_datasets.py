@@ -2,11 +2,14 @@
 
 import builtins
 import gzip
+import sys
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from basil.data import BROUGHT, DATASETS, load, present, sources, where
+from basil.data.files import read_digits
 from basil.data.sources import SOURCES, Source
 from basil.errors import UserError
 
@@ -102,8 +105,15 @@ def test_digits():
             load("digits", 0, test_fraction=wrong)
 
 
+def test_digits_are_scikit_learns():
+    theirs = load_digits()
+    x, y = read_digits()
+    assert np.array_equal(x[:, 0], theirs.images)
+    assert np.array_equal(y, theirs.target)
+
+
 def test_digits_without_scikit_learn(monkeypatch):
-    forbid(monkeypatch, "sklearn")
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(UserError, match="pip install scikit-learn"):
         load("digits", 0)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from basil import rng
 from basil.data.checks import checked
-from basil.data.files import read_cifar, read_idx_samples, read_names
+from basil.data.files import read_cifar, read_digits, read_idx_samples, read_names
 from basil.data.own import BROUGHT, OWN, own
 from basil.data.samples import Dataset, Samples
 from basil.data.sources import source, where
@@ -69,16 +69,7 @@ def digits(seed: int, *, test_fraction: float = 0.2, labels: str = "fine") -> Da
         raise UserError(
             f"labels = {labels!r}: digits has 'fine' (10 digits) and 'coarse' (5 pairs of them)"
         )
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise UserError(
-            "data set 'digits' comes with scikit-learn, which is not installed here: "
-            "run `pip install scikit-learn`, or use 'synthetic', which needs nothing"
-        ) from None
-    bunch = load_digits()
-    x = bunch.images.astype(np.uint8)[:, None]
-    y = bunch.target.astype(np.int64)
+    x, y = read_digits()
     order = rng.stream(0, "digits", "split").permutation(len(y))
     held_out = min(max(1, round(len(y) * test_fraction)), len(y) - 1)
     test, train = order[:held_out], order[held_out:]

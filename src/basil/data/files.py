@@ -1,10 +1,11 @@
-"""Reads the two plain formats image sets come in: MNIST's IDX and CIFAR's binary records.
+"""Reads the plain formats image sets come in: MNIST's IDX, CIFAR's binary records, a table.
 
-Both are a few numbers followed by raw bytes.  Everything those numbers promise is checked, so a
-file that was cut off or damaged says so here instead of training a bad model in silence.
+The first two are a few numbers followed by raw bytes.  Everything those numbers promise is checked,
+so a file that was cut off or damaged says so here instead of training a bad model in silence.
 """
 
 import gzip
+import importlib.util
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -106,6 +107,22 @@ def read_cifar(
     labels = [as_labels(path, dataset, rows[:, i], n) for i, n in enumerate(classes)]
     pixels = rows[:, len(classes) :].reshape(-1, *CIFAR_PIXELS)  # a copy: the labels are cut out
     return pixels, labels
+
+
+def read_digits() -> tuple[Bytes, Labels]:
+    """scikit-learn's digits: images [n, 1, 8, 8] and what they show.
+
+    From its file, as its `load_digits` reads it; to import scikit-learn would take seconds.
+    """
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise UserError(
+            "data set 'digits' comes with scikit-learn, which is not installed here: "
+            "run `pip install scikit-learn`, or use 'synthetic', which needs nothing"
+        )
+    file = Path(package.origin).with_name("datasets") / "data" / "digits.csv.gz"
+    table = np.loadtxt(file, np.uint8, delimiter=",")
+    return table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1].astype(np.int64)
 
 
 def as_labels(path: Path, dataset: str, labels: Bytes, classes: int) -> Labels:

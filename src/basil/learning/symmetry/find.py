@@ -5,7 +5,6 @@ weight, its bias) and what reads it (the columns of the next weight) is noted on
 sum makes two sets of units one; whatever a factor does not pass through freezes their scale.
 """
 
-import copy
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,10 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.fx.passes.shape_prop import ShapeProp
 
 from basil.learning.layout import Layout, Slot
-from basil.learning.models import CausalAttention, PooledConv2d
+from basil.learning.models import CausalAttention
 from basil.learning.symmetry.adapters import adapters
 from basil.learning.symmetry.drafts import Draft, Flow, heads_of, in_one_order, is_pair, units_of
 from basil.learning.symmetry.kinds import (
@@ -28,6 +26,7 @@ from basil.learning.symmetry.kinds import (
     Conv,
 )
 from basil.learning.symmetry.parts import Pair, Part, Symmetries
+from basil.learning.symmetry.trace import shape_of, trace
 
 
 def find(network: nn.Module, layout: Layout, sample: Tensor) -> Symmetries:
@@ -38,20 +37,12 @@ def find(network: nn.Module, layout: Layout, sample: Tensor) -> Symmetries:
     pairs, rest = adapters(network, layout)
     if pairs and not rest:
         return Symmetries(pairs=pairs)
-    copied = copy.deepcopy(network).eval()
     try:
-        graph = _Tracer().trace(copied)
-        traced = fx.GraphModule(copied, graph)
-        ShapeProp(traced).propagate(sample)
+        traced = trace(network, sample)
     except Exception as error:  # whatever a user's code makes of an unexpected kind of tensor
         reason = f"its forward() cannot be traced ({type(error).__name__})"
         return Symmetries(pairs=pairs, unknown=(reason,))
     return _Search(traced, layout).run()
-
-
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, m: nn.Module, name: str) -> bool:
-        return isinstance(m, PooledConv2d | CausalAttention) or super().is_leaf_module(m, name)
 
 
 class _Search:
@@ -213,7 +204,7 @@ class _Search:
         """A parameter of its own that is added, such as an embedding of positions."""
         draft, slot = flow.draft, self.slots.get(held.name)
         assert draft is not None
-        last = flow.axis == len(_shape(node)) - 1
+        last = flow.axis == len(shape_of(node)) - 1
         if slot is not None and last and slot.shape and slot.shape[-1] == draft.root().size:
             before = (slot.stop - slot.start) // draft.root().size
             draft.root().makes.append(Part(slot.start, before, draft.root().size, 1))
@@ -223,7 +214,7 @@ class _Search:
         return Flow()
 
     def _reshaped(self, node: fx.Node, flow: Flow) -> Flow:
-        before, after = _shape(node.args[0]), _shape(node)
+        before, after = shape_of(node.args[0]), shape_of(node)
         if flow.draft is None or before == after:
             return flow
         if flow.axis == 1 and len(after) == 2:
@@ -279,7 +270,7 @@ class _Search:
             draft.reads.append(Part(slot.start, before, draft.size, flow.repeat * rest))
 
     def _linear(self, node: fx.Node, name: str, module: nn.Linear, flow: Flow) -> Flow:
-        last, weight = len(_shape(node)) - 1, f"{name}.weight"
+        last, weight = len(shape_of(node)) - 1, f"{name}.weight"
         self._read(flow, self._slot(weight), last, module.out_features, 1)
         draft = self._made(name, weight, module.out_features)
         draft.linear = True
@@ -315,7 +306,7 @@ class _Search:
 
     def _layer_norm(self, node: fx.Node, name: str, module: Any, flow: Flow) -> Flow:
         """Takes out a factor that all units share."""
-        last = len(_shape(node)) - 1
+        last = len(shape_of(node)) - 1
         shape: tuple[int, ...] = tuple(module.normalized_shape)
         if flow.draft is not None:
             if len(shape) == 1 and flow.axis == last and flow.repeat == 1:
@@ -346,7 +337,7 @@ class _Search:
 
     def _embedding(self, node: fx.Node, name: str, module: nn.Embedding, flow: Flow) -> Flow:
         before, size = module.num_embeddings, module.embedding_dim
-        return Flow(self._made(name, f"{name}.weight", size, before), len(_shape(node)) - 1)
+        return Flow(self._made(name, f"{name}.weight", size, before), len(shape_of(node)) - 1)
 
     def _attention(
         self, node: fx.Node, name: str, module: nn.MultiheadAttention | CausalAttention, flow: Flow
@@ -357,7 +348,7 @@ class _Search:
         if weight is None or module.bias_k is not None or (biased and bias is None):
             return (self._not_understood(node, "MultiheadAttention with other sizes"), None)
         E, heads = module.embed_dim, module.num_heads
-        axis = len(_shape(node.args[0])) - 1
+        axis = len(shape_of(node.args[0])) - 1
         for i in range(3):  # rows of q, k and v
             arg = node.args[i % len(node.args)]
             own = Slot(weight.name, (E, E), weight.start + i * E * E, 0, True)
@@ -375,12 +366,6 @@ class _Held:
     """A parameter or buffer that the network uses directly."""
 
     name: str
-
-
-def _shape(node: Any) -> tuple[int, ...]:
-    meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
-    shape = getattr(meta, "shape", None)
-    return tuple(shape) if shape is not None else ()
 
 
 Handler = Callable[[_Search, fx.Node, str, Any, Flow], Any]
