@@ -33,6 +33,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from basil.learning.symmetry.arrays import (
+    Array,
+    as_array,
+    as_torch,
+    copy,
+    largest,
+    reciprocal,
+    times,
+    where,
+)
 from basil.learning.symmetry.basis import bases
 from basil.learning.symmetry.order import places, signature
 from basil.learning.symmetry.parts import SLACK, Part, Symmetries, Units
@@ -84,14 +94,16 @@ class Canonical:
     def __call__(self, model: Tensor) -> Tensor:
         """A new vector; the same function, but for what is too loud."""
         form = self._same(model)
-        loud = [self._loud(form, *layer) for layer in self._loudest]
-        too_loud = torch.stack([(by > 1).any() for by in loud]).any() if loud else None
-        if too_loud is None or (form.device.type == "cpu" and not too_loud):
+        heard = [(units, *_heard(units, form, loudest)) for units, loudest in self._loudest]
+        above = ((sizes > most).any() for _, sizes, most in heard)
+        if not heard or (form.device.type == "cpu" and not any(above)):
             return form
-        softer = form.clone()
-        for units, by in zip(self.symmetries.scaled, loud, strict=True):
-            units.read(softer, by)
-        return torch.where(too_loud, self._same(softer), form)
+        softer, too_loud = form.clone(), []
+        for units, sizes, most in heard:
+            loud = (sizes > most) & (most > 0)
+            units.read(softer, torch.where(loud, sizes / (SOFT * most), 1.0))
+            too_loud.append(loud.any())
+        return torch.where(torch.stack(too_loud).any(), self._same(softer), form)
 
     def _same(self, model: Tensor) -> Tensor:
         """The one of all that are the same function."""
@@ -115,34 +127,31 @@ class Canonical:
 
     def _scaled(self, model: Tensor, sizes: Tensor) -> Tensor:
         vector = model.clone()
-        if not self.symmetries.scaled:
-            return vector
-        factors, output = self._normal(model, sizes)
-        growth = _grown(output, sizes[-1]) ** (1 / self._growth.layers)
+        if self.symmetries.scaled:
+            with as_torch(vector):
+                self._scale(as_array(vector), as_array(sizes))
+        return vector
+
+    def _scale(self, vector: Array, sizes: Array) -> None:
+        """In place.  (Powers are torch's on a CPU, too: numpy's may differ in the last bit.)"""
+        factors, output = self._normal(vector, sizes)
+        growth = _grown(output, torch.as_tensor(sizes[-1])) ** (1 / self._growth.layers)
         scaled = zip(self.symmetries.scaled, factors, self._growth.powers, strict=True)
         for units, factor, power in scaled:
             # A unit of nothing but zeros has no size; what is not finite is refused by its score.
-            grown = torch.where(factor == 0, 1.0, factor * growth**power)
-            units.scale(vector, torch.where((grown - 1).abs() < SLACK, 1.0, grown))
-        return vector
+            grown = where(factor == 0, 1.0, times(factor, growth**power))
+            units.scale(vector, where(abs(grown - 1) < SLACK, 1.0, grown))
 
-    @staticmethod
-    def _loud(form: Tensor, units: Units, loudest: float) -> Tensor:
-        """By how much to make each unit softer."""
-        sizes = _loudness(units, form)
-        most = loudest * _median(sizes)
-        return torch.where((sizes > most) & (most > 0), sizes / (SOFT * most), 1.0)
-
-    def _normal(self, model: Tensor, sizes: Tensor) -> tuple[list[Tensor], Tensor]:
+    def _normal(self, model: Array, sizes: Array) -> tuple[list[Array], Tensor]:
         """By how much to scale all units to the size of x⁰'s (0: not at all).
 
         And how large the output's weights are then: there is all that has grown.
         """
-        normal, factors = model.clone(), []
+        normal, factors = copy(model), []
         for i, units in enumerate(self.symmetries.scaled):
             size = typical(_rows(units, normal))
-            factor = torch.where(size == 0, 0.0, size.reciprocal() * sizes[i])
-            units.read(normal, torch.where(size == 0, 1.0, factor))
+            factor = where(size == 0, 0.0, reciprocal(size) * sizes[i])
+            units.read(normal, where(size == 0, 1.0, factor))
             factors.append(factor)
         return factors, self._growth.size(normal)
 
@@ -152,9 +161,8 @@ class Canonical:
 
     def limited(self, model: Tensor, gradient: Tensor, sizes: Tensor) -> Tensor:
         """A model whose gradient this is, with no weight beyond its limit."""
-        if model.device.type == "cpu" and all(
-            bool(_free(part, witness, gradient).all()) for part, witness, _ in self._bounded
-        ):
+        seen = (_seen(part, witness, as_array(gradient)) for part, witness, _ in self._bounded)
+        if model.device.type == "cpu" and all(units.mean() >= 1 - SILENT for units in seen):
             return model
         most = self.limits(model, gradient, sizes)
         return model.clamp(-most, most)
@@ -169,7 +177,8 @@ class Canonical:
         """
         pieces, at, growth = [], 0, _grown(self._growth.size(model), sizes[-1])
         for part, witness, layer in self._bounded:
-            free = _free(part, witness, gradient)
+            seen = _seen(part, witness, gradient)
+            free = seen | (seen.float().mean() >= 1 - SILENT)
             most = torch.where(free, torch.inf, growth * sizes[layer]).expand(
                 part.before, part.units, part.after
             )
@@ -211,16 +220,16 @@ class Growth:
                 reached[part.start] = max(powers[-1], reached.get(part.start, 0))
         return cls(tuple(powers), 1 + (reached[output.start] if output else 0), output)
 
-    def size(self, vector: Tensor) -> Tensor:
+    def size(self, vector: Array) -> Tensor:
         """Of the output's weights; 0 where there are none."""
         if self.output is None:
-            return vector.new_zeros(())
-        return typical(self.output.of(vector).reshape(1, -1))[0]
+            return torch.zeros_like(torch.as_tensor(vector[0]))
+        return torch.as_tensor(typical(self.output.of(vector).reshape(1, -1))[0])
 
 
 def _grown(output: Tensor, first: Tensor) -> Tensor:
     """How many times as large as in x⁰; 1 where either is 0."""
-    return torch.where((output == 0) | (first == 0), 1.0, output / first)
+    return (output / first).masked_fill_((output == 0) | (first == 0), 1.0)
 
 
 def _bounded(symmetries: Symmetries) -> list[tuple[Part, Part | None, int]]:
@@ -245,13 +254,11 @@ def _bounded(symmetries: Symmetries) -> list[tuple[Part, Part | None, int]]:
     return sorted(found, key=lambda entry: entry[0].start)
 
 
-def _free(part: Part, witness: Part | None, gradient: Tensor) -> Tensor:
-    """Which units' readers may have any size, [1, unit, 1]."""
+def _seen(part: Part, witness: Part | None, gradient: Array) -> Array:
+    """Which units some sample sees, [(1,) unit, 1]."""
     if witness is None:
-        seen = part.of(gradient).abs().amax(0, keepdim=True) > 0
-    else:  # the same, and no sum over all that reads a unit
-        seen = witness.of(gradient) != 0
-    return seen | (seen.float().mean() >= 1 - SILENT)
+        return largest(abs(part.of(gradient)), 0) > 0
+    return witness.of(gradient) != 0  # the same, and no sum over all that reads a unit
 
 
 def _loudest(units: Units, initial: Tensor) -> float:
@@ -261,9 +268,17 @@ def _loudest(units: Units, initial: Tensor) -> float:
     return LOUD * float(sizes.max() / usual) if usual > 0 else torch.inf
 
 
+def _heard(units: Units, form: Tensor, loudest: float) -> tuple[Tensor, Tensor]:
+    """How loud each unit is, and how loud one may be."""
+    sizes = _loudness(units, form)
+    return sizes, loudest * _median(sizes)
+
+
 def _loudness(units: Units, vector: Tensor) -> Tensor:
     """Of each unit: how large the weights are that read it, all together."""
-    squares = [part.rows(vector).square().sum(1) for part in units.reads]
+    squares: list[Tensor] = [part.rows(vector).square().sum(1) for part in units.reads]
+    if len(squares) == 1:
+        return squares[0].sqrt()
     return torch.stack(squares).sum(0).sqrt() if squares else vector.new_zeros(units.size)
 
 
@@ -272,7 +287,7 @@ def _median(sizes: Tensor) -> Tensor:
     return sizes.kthvalue((len(sizes) + 1) // 2).values
 
 
-def _rows(units: Units, vector: Tensor) -> Tensor:
+def _rows(units: Units, vector: Array) -> Array:
     """What measures each unit; where units are scaled together, all of it as one row."""
     rows = units.gauge.rows(vector)
     return rows.reshape(1, -1) if units.whole else rows

@@ -8,7 +8,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from basil.learning.symmetry.parts import SLACK, Units
 
@@ -20,7 +19,9 @@ PASSES = 4
 def signature(units: Units, vector: Tensor) -> Tensor:
     """[unit, entry]: the direction of its incoming weights, by some of them."""
     rows = units.gauge.rows(vector)
-    return normalize(rows[:, :: -(-rows.shape[1] // ENOUGH)].nan_to_num(0, 0, 0), dim=1)
+    some: Tensor = rows[:, :: -(-rows.shape[1] // ENOUGH)].nan_to_num(0, 0, 0)
+    length: Tensor = torch.linalg.vector_norm(some, dim=1, keepdim=True)
+    return some / length.clamp_(min=1e-12)
 
 
 def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
@@ -35,13 +36,16 @@ def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
     likeness = ours @ theirs.T
     likeness.diagonal().add_(SLACK)  # of two that are alike the one that is there stays
     own, row, column = likeness.diagonal(), likeness.amax(1), likeness.amax(0)
-    if ours.device.type == "cpu" and bool(((own == row) & (own == column)).all()):
+    looks = ours.device.type == "cpu"
+    if looks and ((own == row) & (own == column)).all():
         return None
     rows = torch.arange(units, device=likeness.device)
     belongs, found, taken = rows, torch.zeros_like(rows), torch.zeros_like(rows)
     for _ in range(PASSES):  # who loses its most similar to another has a next one
-        best, back = likeness.argmax(1), likeness.argmax(0)
-        mutual = (back[best] == rows) & (likeness.amax(1) > sure)
+        (like, best), back = likeness.max(1), likeness.max(0).indices
+        mutual = (back[best] == rows) & (like > sure)
+        if looks and not mutual.any():  # nor would there be one in the next pass
+            break
         belongs = torch.where(mutual, best, belongs)
         found, taken = found + mutual, taken.scatter_add(0, best, mutual.long())
         likeness = likeness.masked_fill((found[:, None] + taken) > 0, -1.0)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from basil.learning.symmetry.arrays import Array
+
 SLACK = 1e-3  # factors nearer to 1 are left out
 
 
@@ -31,16 +33,17 @@ class Part:
     width: int = 0
     skip: int = 0
 
-    def of(self, vector: Tensor) -> Tensor:
+    def of(self, vector: Array) -> Array:
         """A view."""
         width = self.width or self.units
         stop = self.start + self.before * width * self.after
-        view = vector[self.start : stop].view(self.before, width, self.after)
+        view = vector[self.start : stop].reshape(self.before, width, self.after)
         return view[:, self.skip : self.skip + self.units] if self.width else view
 
-    def rows(self, vector: Tensor) -> Tensor:
+    def rows(self, vector: Array) -> Array:
         """[unit, entry]: what belongs to each unit."""
-        return self.of(vector).transpose(0, 1).flatten(1)
+        view = self.of(vector)
+        return view[0] if self.before == 1 else view.swapaxes(0, 1).reshape(self.units, -1)
 
 
 @dataclass(frozen=True)
@@ -62,19 +65,22 @@ class Units:
     def size(self) -> int:
         return self.gauge.units
 
-    def scale(self, vector: Tensor, factors: Tensor) -> None:
+    def scale(self, vector: Array, factors: Array) -> None:
         """In place."""
-        f = factors.view(1, -1, 1)
+        f = factors.reshape(1, -1, 1)
         for part in self.makes:
-            part.of(vector).mul_(f)
+            view = part.of(vector)
+            view *= f
         for part in self.squares:
-            part.of(vector).mul_(f * f)
+            view = part.of(vector)
+            view *= f * f
         self.read(vector, factors)
 
-    def read(self, vector: Tensor, factors: Tensor) -> None:
+    def read(self, vector: Array, factors: Array) -> None:
         """In place: only what reads them, as if they had been scaled."""
         for part in self.reads:
-            part.of(vector).div_(factors.view(1, -1, 1))
+            view = part.of(vector)
+            view /= factors.reshape(1, -1, 1)
 
     def permute(self, vector: Tensor, order: Tensor) -> None:
         """In place: unit order[u] takes the place of unit u."""
