@@ -187,9 +187,12 @@ def save(figure: Figure, path: Path) -> tuple[Path, Path]:
     # Not with_suffix: a name like "S=0.5" would lose its end.
     png, svg = path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")
     png.write_bytes(as_png(figure))
+    layout = figure.get_layout_engine()
     with mpl.rc_context(STYLE | {"svg.hashsalt": "basil"}):
+        figure.set_layout_engine(None)  # all is in its place: to find places takes as long again
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         FigureCanvasSVG(figure).print_figure(svg, metadata=nothing)
+    figure.set_layout_engine(layout)
     return png, svg
 
 
