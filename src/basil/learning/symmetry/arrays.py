@@ -28,6 +28,10 @@ def copy(array: Array) -> Array:
     return array.copy() if isinstance(array, np.ndarray) else array.clone()
 
 
+def zeros(like: Array) -> Array:
+    return np.zeros_like(like) if isinstance(like, np.ndarray) else torch.zeros_like(like)
+
+
 def times(array: Array, number: Tensor) -> Array:
     return array * (number.numpy() if isinstance(array, np.ndarray) else number)
 

@@ -42,6 +42,7 @@ from basil.learning.symmetry.arrays import (
     reciprocal,
     times,
     where,
+    zeros,
 )
 from basil.learning.symmetry.basis import bases
 from basil.learning.symmetry.order import places, signature
@@ -135,14 +136,14 @@ class Canonical:
     def _scale(self, vector: Array, sizes: Array) -> None:
         """In place.  (Powers are torch's on a CPU, too: numpy's may differ in the last bit.)"""
         factors, output = self._normal(vector, sizes)
-        growth = _grown(output, torch.as_tensor(sizes[-1])) ** (1 / self._growth.layers)
+        growth = torch.as_tensor(_grown(output, sizes[-1:])) ** (1 / self._growth.layers)
         scaled = zip(self.symmetries.scaled, factors, self._growth.powers, strict=True)
         for units, factor, power in scaled:
             # A unit of nothing but zeros has no size; what is not finite is refused by its score.
             grown = where(factor == 0, 1.0, times(factor, growth**power))
             units.scale(vector, where(abs(grown - 1) < SLACK, 1.0, grown))
 
-    def _normal(self, model: Array, sizes: Array) -> tuple[list[Array], Tensor]:
+    def _normal(self, model: Array, sizes: Array) -> tuple[list[Array], Array]:
         """By how much to scale all units to the size of x⁰'s (0: not at all).
 
         And how large the output's weights are then: there is all that has grown.
@@ -150,8 +151,9 @@ class Canonical:
         normal, factors = copy(model), []
         for i, units in enumerate(self.symmetries.scaled):
             size = typical(_rows(units, normal))
-            factor = where(size == 0, 0.0, reciprocal(size) * sizes[i])
-            units.read(normal, where(size == 0, 1.0, factor))
+            nothing = size == 0
+            factor = where(nothing, 0.0, reciprocal(size) * sizes[i])
+            units.read(normal, where(nothing, 1.0, factor))
             factors.append(factor)
         return factors, self._growth.size(normal)
 
@@ -175,7 +177,7 @@ class Canonical:
         where more than a quarter of what a layer reads is silent, weights that
         read it may be no larger than is typical; all others may be of any size.
         """
-        pieces, at, growth = [], 0, _grown(self._growth.size(model), sizes[-1])
+        pieces, at, growth = [], 0, _grown(self._growth.size(model), sizes[-1:])
         for part, witness, layer in self._bounded:
             seen = _seen(part, witness, gradient)
             free = seen | (seen.float().mean() >= 1 - SILENT)
@@ -220,16 +222,16 @@ class Growth:
                 reached[part.start] = max(powers[-1], reached.get(part.start, 0))
         return cls(tuple(powers), 1 + (reached[output.start] if output else 0), output)
 
-    def size(self, vector: Array) -> Tensor:
-        """Of the output's weights; 0 where there are none."""
+    def size(self, vector: Array) -> Array:
+        """Of the output's weights, [1]; 0 where there are none."""
         if self.output is None:
-            return torch.zeros_like(torch.as_tensor(vector[0]))
-        return torch.as_tensor(typical(self.output.of(vector).reshape(1, -1))[0])
+            return zeros(vector[:1])
+        return typical(self.output.of(vector).reshape(1, -1))
 
 
-def _grown(output: Tensor, first: Tensor) -> Tensor:
+def _grown(output: Array, first: Array) -> Array:
     """How many times as large as in x⁰; 1 where either is 0."""
-    return (output / first).masked_fill_((output == 0) | (first == 0), 1.0)
+    return where((output == 0) | (first == 0), 1.0, output / first)
 
 
 def _bounded(symmetries: Symmetries) -> list[tuple[Part, Part | None, int]]:

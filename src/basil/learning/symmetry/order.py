@@ -34,10 +34,9 @@ def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
     units, entries = ours.shape
     sure = min(SURE, math.sqrt(4 * math.log(units) / entries))
     likeness = ours @ theirs.T
-    likeness.diagonal().add_(SLACK)  # of two that are alike the one that is there stays
-    own, row, column = likeness.diagonal(), likeness.amax(1), likeness.amax(0)
+    own = likeness.diagonal().add_(SLACK)  # of two that are alike the one that is there stays
     looks = ours.device.type == "cpu"
-    if looks and ((own == row) & (own == column)).all():
+    if looks and ((own == likeness.amax(1)) & (own == likeness.amax(0))).all():
         return None
     rows = torch.arange(units, device=likeness.device)
     belongs, found, taken = rows, torch.zeros_like(rows), torch.zeros_like(rows)
