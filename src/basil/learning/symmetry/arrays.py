@@ -19,7 +19,7 @@ def as_array(tensor: Tensor) -> Array:
     return tensor.numpy() if tensor.device.type == "cpu" else tensor
 
 
-def as_torch(tensor: Tensor) -> AbstractContextManager[object]:
+def quiet(tensor: Tensor) -> AbstractContextManager[object]:
     """numpy warns of what is not finite; torch does not."""
     return np.errstate(all="ignore") if tensor.device.type == "cpu" else nullcontext()
 

@@ -36,9 +36,9 @@ from torch import Tensor
 from basil.learning.symmetry.arrays import (
     Array,
     as_array,
-    as_torch,
     copy,
     largest,
+    quiet,
     reciprocal,
     times,
     where,
@@ -129,7 +129,7 @@ class Canonical:
     def _scaled(self, model: Tensor, sizes: Tensor) -> Tensor:
         vector = model.clone()
         if self.symmetries.scaled:
-            with as_torch(vector):
+            with quiet(vector):
                 self._scale(as_array(vector), as_array(sizes))
         return vector
 

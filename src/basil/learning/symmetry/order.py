@@ -40,10 +40,12 @@ def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
         return None
     rows = torch.arange(units, device=likeness.device)
     belongs, found, taken = rows, torch.zeros_like(rows), torch.zeros_like(rows)
-    for _ in range(PASSES):  # who loses its most similar to another has a next one
+    for tried in range(PASSES):  # who loses its most similar to another has a next one
         (like, best), back = likeness.max(1), likeness.max(0).indices
         mutual = (back[best] == rows) & (like > sure)
         if looks and not mutual.any():  # nor would there be one in the next pass
+            if tried == 0:
+                return None
             break
         belongs = torch.where(mutual, best, belongs)
         found, taken = found + mutual, taken.scatter_add(0, best, mutual.long())
