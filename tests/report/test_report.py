@@ -102,6 +102,23 @@ def test_what_differs_beyond_the_seed_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_options_that_come_with_a_rule_are_not_named_unless_they_change(tmp_path: Path) -> None:
+    def schemes(*sections: str) -> list[str]:
+        for i, section in enumerate(sections):
+            recipe = RECIPE.replace('name = "{scheme}"', 'name = "{scheme}"\n' + section)
+            write_run(tmp_path / f"{len(sections)} {i}", recipe=recipe)
+        runs = find_runs([tmp_path / f"{len(sections)} {i}" for i in range(len(sections))])
+        return [row[1] for row in results_table(runs)[1:]]
+
+    plain, trusting, strict = 'rule = "a"', 'rule = "b"\nz = 2.0', 'rule = "b"\nz = 1.0'
+    assert schemes(plain, trusting) == ["Basil, rule a", "Basil, rule b"]
+    assert schemes(plain, trusting, strict) == [
+        "Basil, rule a, z –",
+        "Basil, rule b, z 1.0",
+        "Basil, rule b, z 2.0",
+    ]
+
+
 def test_an_unfinished_run_shows_what_there_is_and_wins_nothing(tmp_path: Path) -> None:
     write_run(tmp_path / "a", scheme="ubar", worst=(0.1, 0.3))
     write_run(tmp_path / "b", finished=False, worst=(0.1, 0.5, 0.8))

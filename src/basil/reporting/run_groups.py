@@ -176,8 +176,21 @@ def _with(name: str, settings: dict[str, Any], keys: set[str]) -> str:
 
 
 def _differing(settings: list[dict[str, Any]]) -> set[str]:
+    """The keys in which they differ, less those that come with the value of another one.
+
+    The options of a rule that one of two rules has, for instance, unless some runs change them.
+    """
     keys = {key for each in settings for key in each}
-    return {key for key in keys if len({repr(each.get(key)) for each in settings}) > 1}
+    telling = {key for key in keys if len({repr(each.get(key)) for each in settings}) > 1}
+    everywhere = {key for key in telling if all(key in each for each in settings)}
+    return {key for key in telling if not any(_comes_with(key, o, settings) for o in everywhere)}
+
+
+def _comes_with(key: str, other: str, settings: list[dict[str, Any]]) -> bool:
+    """Is it there, and always the same, exactly where the other has certain values?"""
+    where, elsewhere = ([e for e in settings if (key in e) == here] for here in (True, False))
+    apart = {repr(e[other]) for e in where}.isdisjoint(repr(e[other]) for e in elsewhere)
+    return bool(elsewhere) and len({repr(e[key]) for e in where}) == 1 and apart
 
 
 def _settings(run: Run, only: str = "") -> dict[str, Any]:
