@@ -52,6 +52,7 @@ def ring(
     reuse: Setup | None = None,
     rule: str = "lowest-loss",
     canonical: bool = False,
+    steps: int = 1,
 ) -> Setup:
     """The ring of the paper's experiments, unless said otherwise."""
     recipe = parse(
@@ -59,7 +60,7 @@ def ring(
             "seed": seed,
             "ring": {"nodes": nodes, "byzantine": byzantine, "connectivity": connectivity},
             "scheme": {"rounds": rounds, "rule": rule, "canonical": canonical},
-            "learning": {"model": model, "batch": batch},
+            "learning": {"model": model, "batch": batch, "local_steps": steps},
             "attack": {"name": attack},
         }
     )

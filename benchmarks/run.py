@@ -3,7 +3,7 @@
 python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [rules]
                          [canonical] [llm] [hop] [watching]
                          [--device cpu|cuda] [--threads N] [--json FILE]
-                         [--plan 8x8] [--rule trust]
+                         [--plan 8x8] [--rule trust] [--attack gaussian] [--steps 7]
 """
 
 import argparse
@@ -32,6 +32,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plan", help="of rings: processes x rings in each, such as 8x8")
     parser.add_argument("--rule", default="lowest-loss", help="of rings: whose model to go on from")
+    parser.add_argument("--attack", default="none", help="of rings: by 33 of the 100 nodes")
+    parser.add_argument("--steps", type=int, default=1, help="of rings: in a turn")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     gpu = torch.cuda.get_device_name() if args.device == "cuda" else ""
@@ -45,7 +47,9 @@ def main() -> None:
     if "turn" in args.what:
         results["turn_ms"] = turn.measure(args.device)
     if "rings" in args.what:
-        results["rings"] = concurrent_rings.measure(args.device, args.plan, args.rule)
+        results["rings"] = concurrent_rings.measure(
+            args.device, args.plan, args.rule, args.attack, args.steps
+        )
     if "phase" in args.what:
         results["phase_ms"] = phase.measure(args.device)
     if "scale" in args.what:
