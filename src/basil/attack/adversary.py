@@ -123,14 +123,14 @@ def adversary(
                     request = replace(request, model=answer, batches=batches, rate=rate)
                     answer = tensor_of(answer) if idle else (yield request)
                     if idle:
-                        yield Pretend(request)
+                        yield Pretend(request, attack.blind)
             case Select() if idle:  # a node that will lie anyway does not compare
                 answer = Selection([*request.models, request.own], 0)
             case Score() if idle:
-                yield Pretend(request)
+                yield Pretend(request, attack.blind)
                 answer = _no_losses(node, request.batch)
             case ScoreAll() if idle:
-                yield Pretend(request)
+                yield Pretend(request, attack.blind)
                 shape = len(request.models), len(request.batch)
                 answer = Losses(request.models[0].new_zeros(shape))
             case Send(body=Tensor() as honest) if lies(known.numbering.stage(request.round)):

@@ -11,7 +11,7 @@ from basil.attack.distance_cache import DistanceCache
 from basil.attack.view import View, declares
 
 
-@declares()
+@declares(blind=True)
 def gaussian(view: View, *, std: float = 1.0) -> Tensor:
     """Every parameter drawn from N(0, std²) (§VI-A, Gaussian attack; std = 1)."""
     positive("std", std)
@@ -82,7 +82,7 @@ def copy(view: View, *, std: float = 0.0) -> Tensor:
     return view.chosen + std * noise
 
 
-@declares()
+@declares(blind=True)
 def silent(view: View) -> None:
     """Sends nothing: a crash, or a node that only listens."""
 

@@ -112,6 +112,7 @@ class Attack:
     function: Callable[..., Any]
     omniscient: bool = False  # it sees what all benign nodes sent last, else its own state only
     trains: bool = False  # it needs its node's honest update, else only the time of that passes
+    blind: bool = False  # it looks at no model's values
     start: int = 1  # the round in which it begins
     work: Work | None = None  # what it trains on instead; it takes the time that it takes
     needs_sharing: bool = False  # it uses samples of others, which only data sharing gives it
@@ -134,6 +135,7 @@ class Declared(TypedDict, total=False):
 
     omniscient: bool
     trains: bool
+    blind: bool
     start: int
     work: Work | None
     needs_sharing: bool

@@ -75,9 +75,14 @@ class Jobs:
             self._resume(process, answer)
 
     def end(
-        self, process: Process, job: Score | ScoreAll | Train | Combine | Fetch, answer: Any
+        self,
+        process: Process,
+        job: Score | ScoreAll | Train | Combine | Fetch,
+        answer: Any,
+        unseen: bool = False,
     ) -> None:
         """Hand over the answer once the work has taken its time."""
-        self.awaited |= isinstance(job, Train) or (isinstance(job, Combine) and not job.unseen)
+        looks = isinstance(job, Train) or (isinstance(job, Combine) and not job.unseen)
+        self.awaited |= looks and not unseen
         seconds = self._timing.compute(job)
         self._after(seconds, process.node, lambda: self._resume(process, answer))

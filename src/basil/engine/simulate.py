@@ -202,7 +202,7 @@ class Simulator:
                 case Select():
                     protocol.answer = compute_now(self.compute, request, process.done)
                 case Pretend():
-                    self._jobs.end(process, request.request, None)
+                    self._jobs.end(process, request.request, None, request.unseen)
                     return
                 case Send():
                     protocol.answer = self._send(process, request)

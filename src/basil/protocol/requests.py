@@ -219,9 +219,13 @@ class Observe:
 
 @dataclass(slots=True, eq=False)
 class Pretend:
-    """Asked by adversaries only: take the time that the request would, and compute nothing."""
+    """Asked by adversaries only: take the time that the request would, and compute nothing.
+
+    `unseen`: nor does anybody look at a model's values then.
+    """
 
     request: Score | ScoreAll | Train
+    unseen: bool = False
 
 
 Request: TypeAlias = (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from basil.learning.cuda.kernels import LINE, Kernels
+from basil.learning.cuda.kernels import LINE, Kernels, outcome
 from basil.learning.cuda.layers import apply, layers_of
 from basil.learning.pool import Pool, Stored
 from basil.learning.promises import Pick, decide
@@ -23,11 +23,11 @@ class Batched:
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
         self._layers = layers_of(kernels.network)
-        self._losses: Callable[..., Tensor] = self._losses_plainly
+        self._judge: Callable[..., tuple[Tensor, Tensor]] = self._judge_plainly
         self._step: Callable[..., Tensor] = self._step_plainly
         self._settled: Callable[..., Tensor] = self._settled_plainly
         if kernels.compiled:
-            self._losses = torch.compile(self._losses, dynamic=True)
+            self._judge = torch.compile(self._judge, dynamic=True)
             self._step = torch.compile(self._step, dynamic=True)
             self._settled = torch.compile(self._settled, dynamic=True)
 
@@ -44,11 +44,14 @@ class Batched:
 
     def losses(self, vectors: Tensor, samples: Tensor) -> Tensor:
         """[ring, sample]; +inf throughout for a model that holds a value that is not finite."""
-        stored = self._kernels.pool.stored
+        some = samples.split(max(1, MANY // len(samples)), 1)
+        found = [self.judge(vectors, self._kernels.pool, part)[0] for part in some]
+        return torch.cat(found, 1) if len(found) > 1 else found[0]
+
+    def judge(self, vectors: Tensor, pool: Pool, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses, and for each sample whether it is classified right."""
         with torch.no_grad():
-            some = samples.split(max(1, MANY // len(samples)), 1)
-            found = [self._losses(vectors, stored, part) for part in some]
-            return torch.cat(found, 1) if len(found) > 1 else found[0]
+            return self._judge(vectors, pool.stored, samples)
 
     def step(self, vectors: Tensor, samples: Tensor, rates: Tensor, sizes: Tensor) -> Tensor:
         return self._step(vectors, self._kernels.pool.stored, samples, rates, sizes)
@@ -61,12 +64,14 @@ class Batched:
         """What `promises.decide` says of each ring's losses [ring, candidate, sample]."""
         return torch.vmap(lambda some: decide(some, pick, candidates))(losses)
 
-    def _losses_plainly(self, vectors: Tensor, stored: Stored, samples: Tensor) -> Tensor:
-        losses = self._outcome(vectors, stored, samples)
+    def _judge_plainly(
+        self, vectors: Tensor, stored: Stored, samples: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        losses, right = self._outcome(vectors, stored, samples)
         lines = torch.linalg.vector_norm(vectors.view(len(vectors), -1, LINE), torch.inf, dim=2)
-        return torch.where(lines.amax(1, keepdim=True) < torch.inf, losses, torch.inf)
+        return torch.where(lines.amax(1, keepdim=True) < torch.inf, losses, torch.inf), right
 
-    def _outcome(self, vectors: Tensor, stored: Stored, samples: Tensor) -> Tensor:
+    def _outcome(self, vectors: Tensor, stored: Stored, samples: Tensor) -> tuple[Tensor, Tensor]:
         assert self._layers is not None
         kernels, (x, y) = self._kernels, Pool.gather(stored, samples.flatten())
         views = {
@@ -74,9 +79,9 @@ class Batched:
             for slot in kernels.layout.slots
         }
         x = x.unflatten(0, samples.shape)
-        outputs = apply(self._layers, kernels.layout.state(views), x)
-        losses = kernels.loss(outputs.flatten(0, 1), y)
-        return losses.float().view(samples.shape)
+        outputs = apply(self._layers, kernels.layout.state(views), x).flatten(0, 1)
+        losses, right = outcome(kernels.loss, outputs, y)
+        return losses.view(samples.shape), right.view(samples.shape)
 
     def _step_plainly(
         self,
@@ -89,7 +94,7 @@ class Batched:
         """x ← x − rate · ∇ mean loss(x); the sum over rings has each one's own gradient."""
         leaves = vectors.detach().requires_grad_()
         with torch.enable_grad():
-            losses = self._outcome(leaves, stored, samples)
+            losses, _ = self._outcome(leaves, stored, samples)
             total = losses.mean(1).sum()
         [gradients] = torch.autograd.grad(total, leaves)
         canonical = self._kernels.canonical

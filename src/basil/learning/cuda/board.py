@@ -15,11 +15,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from basil.learning.cuda.batched import Batched
 from basil.learning.cuda.combination import Combination, Combined, copy_all
+from basil.learning.cuda.evaluator import Evaluator
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import GraphMemory, Launch, Task
 from basil.learning.cuda.places import Models, Places
 from basil.learning.cuda.turn import Turn, Turns
+from basil.learning.pool import Pool
 from basil.learning.promises import Pick
 
 SPARE = 128  # rows that nobody has asked for
@@ -49,11 +52,14 @@ class Board:
         self.memory = GraphMemory()  # of all that happens one after the other
         self.waited = 0  # how often rings have waited for others, so far
         self.combinations: dict[object, Combination] = {}
+        self.evaluators = weakref.WeakValueDictionary[tuple[Pool, int], Evaluator]()
         self._waits = False
+        self._scores = 0  # the most batches that a model was scored on
         self._turns = Turns(kernels, kernels.working_model(start), self)
         self._launches: dict[object, Callable[[Sequence[Task]], None]] = {}
-        # What waits, in an order in which it can be done.
+        # What waits, in an order in which it can be done; and scores of models that are there.
         self._waiting: list[Group] = []
+        self._first: list[Group] = []
         self._last: dict[int, int] = {}  # ring -> the last of them that it has a part in
         self._fills: dict[int, int] = {}  # row -> the one that fills it
 
@@ -86,11 +92,26 @@ class Board:
     @property
     def joins(self) -> bool:
         """Whether this network's turns can be one computation."""
-        return self._turns.batched is not None
+        return self.batched is not None
+
+    @property
+    def batched(self) -> Batched | None:
+        return self._turns.batched
+
+    def alike(self, scores: int) -> int:
+        """How many batches to score a model on, for these to be one computation with others'.
+
+        A model has as many receivers as are benign.  What a node scores for itself, on one batch,
+        is alike anyway.
+        """
+        if not self._waits or scores <= 1:
+            return scores
+        self._scores = max(self._scores, scores)
+        return self._scores
 
     def begin(self) -> None:
         """A new command is put together."""
-        self.models.begin(waits=bool(self._waiting))
+        self.models.begin(waits=bool(self._last))
 
     def post(
         self, ring: int, kind: Turn | Combination, task: Task, pick: Pick | None = None
@@ -105,13 +126,13 @@ class Board:
             self.do(Group(kind, pick, [task]))
             return
         last = self._last.get(ring, -1)
-        after = last if task.reads is None else self._fills.get(task.reads, -1)
-        at = after + 1
-        while at < len(self._waiting) and self._waiting[at].kind is not kind:
-            at += 1
-        if at == len(self._waiting):
-            self._waiting.append(Group(kind, pick))
-        self._waiting[at].tasks.append(task)
+        if task.reads is not None and task.reads not in self._fills:
+            _group(self._first, 0, kind, pick)[0].tasks.append(task)
+            self._last[ring] = last
+            return
+        after = last if task.reads is None else self._fills[task.reads]
+        group, at = _group(self._waiting, after + 1, kind, pick)
+        group.tasks.append(task)
         self._last[ring] = max(last, at)
         self._fills.update((row, at) for row, _ in task.results)
 
@@ -128,7 +149,7 @@ class Board:
 
     def flush(self) -> None:
         """Do what waits."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._first = [*self._first, *self._waiting], [], []
         self._last.clear()
         self._fills.clear()
         for group in waiting:
@@ -186,3 +207,14 @@ class Board:
             torch.cuda.synchronize(self.device)  # none of them may still be running
         self._launches.clear()
         self.memory = GraphMemory()  # a pool goes with the last graph that was captured in it
+
+
+def _group(
+    groups: list[Group], at: int, kind: Turn | Combination, pick: Pick | None
+) -> tuple[Group, int]:
+    """The first of this kind, from there on, and where it is; a new one at the end if none is."""
+    while at < len(groups) and groups[at].kind is not kind:
+        at += 1
+    if at == len(groups):
+        groups.append(Group(kind, pick))
+    return groups[at], at

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from basil.learning.compute import Compute, Job, Tested
@@ -157,7 +158,8 @@ class GraphCompute(Compute):
             self._compute_scores()
         board.begin()
         sources, task = gathered(args, board.models, size, self._placed)
-        scoring = turn_of(self._pending[0].size, len(self._pending)) if self._pending else turn_of()
+        count = board.alike(len(self._pending))
+        scoring = turn_of(self._pending[0].size, count) if count else turn_of()
         key = _identity(work), sources, scoring
         kind = board.combinations.get(key)
         if kind is None:  # the first of its kind shows what comes out
@@ -218,15 +220,15 @@ class GraphCompute(Compute):
         self._pending = []
         rows = self.board.models
         self.board.begin()
-        samples = [batch.indices for batch in batches]
-        samples += [promise.batch.indices for promise in pending]
+        scored, places = self._scored(pending)
+        samples = [batch.indices for batch in batches] + scored
         numbers = [0, bits_of(rate), self._ring]
         if pending:
-            numbers += [rows.row(self._pending_model), *(p.place for p in pending)]
+            numbers += [rows.row(self._pending_model), *places]
         numbers += selection.numbers([rows.row(model) for model in selection.models])
         numbers[0] = out = rows.free()
         models, losses, pick = selection.models, selection.losses, _identity(selection.pick)
-        turn = turn_of(sizes[0], len(pending), urgent, len(models), len(losses), pick, sizes)
+        turn = turn_of(sizes[0], len(places), urgent, len(models), len(losses), pick, sizes)
         trained, holders = self._trained(out), [*pending, selection]
         task = Task((samples, numbers), results=[(out, trained)], holders=holders)
         self.board.post(self._ring, turn, task, selection.pick)
@@ -271,16 +273,26 @@ class GraphCompute(Compute):
         for size in sorted({promise.size for promise in pending}):
             alike = [promise for promise in pending if promise.size == size]
             self.board.begin()
-            self.board.post(self._ring, turn_of(size, len(alike)), self._scores(alike))
+            task = self._scores(alike)
+            self.board.post(self._ring, turn_of(size, len(task.command[0])), task)
 
     def _scores(self, promises: list[PlacedLosses]) -> Task:
         """Of the model that is pending: a task that keeps these."""
         row = self.board.models.row(self._pending_model)
-        samples = [promise.batch.indices for promise in promises]
-        numbers = [row, *(promise.place for promise in promises)]
+        samples, places = self._scored(promises)
         for promise in promises:
             promise.made = True
-        return Task((samples, numbers), reads=row, holders=promises)
+        return Task((samples, [row, *places]), reads=row, holders=promises)
+
+    def _scored(self, promises: list[PlacedLosses]) -> tuple[list[NDArray[np.int64]], list[int]]:
+        """Their samples and places: as many as others have, since only what is alike is joined.
+
+        Those that are added go to the place that is nobody's.
+        """
+        samples = [promise.batch.indices for promise in promises]
+        places = [promise.place for promise in promises]
+        more = self.board.alike(len(promises)) - len(promises)
+        return samples + samples[:1] * more, places + [0] * more
 
     def make(self, selection: LateSelection) -> None:
         """Select without training."""
@@ -340,12 +352,14 @@ class GraphCompute(Compute):
     ) -> Promise[Tested]:
         if metrics:  # they want the outputs of a whole test set, which no graph could hold
             return super().test(models, pool, samples, metrics)
-        evaluator = self._evaluators.get((pool, samples))
+        evaluator = self.board.evaluators.get((pool, samples))
         if evaluator is None or evaluator.room < len(models):
             if evaluator is not None and self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)  # it may still be at work
-            evaluator = Evaluator(self._kernels, pool, samples, len(models), self.chunk)
-            self._evaluators[pool, samples] = evaluator
+            batched = self.board.batched
+            evaluator = Evaluator(self._kernels, batched, pool, samples, len(models), self.chunk)
+            self.board.evaluators[pool, samples] = evaluator
+        self._evaluators[pool, samples] = evaluator  # it is there as long as its rings are
         sums = evaluator.evaluate(models, self._read)
 
         def keep() -> Tested:

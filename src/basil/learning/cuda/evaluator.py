@@ -5,26 +5,37 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from basil.learning.cuda.batched import Batched
 from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.launch import Launch
 from basil.learning.cuda.side_stream import SideStream
 from basil.learning.pool import Pool
 
 MODELS = 128  # models at a time: of these there are copies, so that the ring may go on
+TOGETHER = 8  # that are one computation, if the network allows it
 
 
 class Evaluator:
     """For one pool of samples, `chunk` of them and up to `room` models at a time."""
 
-    def __init__(self, kernels: Kernels, pool: Pool, samples: int, room: int, chunk: int) -> None:
+    def __init__(
+        self,
+        kernels: Kernels,
+        batched: Batched | None,
+        pool: Pool,
+        samples: int,
+        room: int,
+        chunk: int,
+    ) -> None:
         self.room = room
-        self._kernels = kernels
+        self._kernels, self._batched = kernels, batched
         self._pool = pool
         self._samples, self._chunk = samples, chunk
+        self._together = 1 if batched is None else TOGETHER
         device = pool.device
         self._vectors = torch.zeros(min(room, MODELS), kernels.padded, device=device)
         self._sums = torch.zeros(room, 2, dtype=torch.float64, device=device)
-        self._launch = Launch(self._evaluate_one, 2, device)
+        self._launch = Launch(self._evaluate, 2, device, rings=self._together)
         self._side = SideStream(device)
 
     def evaluate(
@@ -39,18 +50,27 @@ class Evaluator:
             self._side.wait()  # for what the models that lie here were asked
             self._vectors[: len(some), : some.shape[1]].copy_(some)
             with self._side.begin():
-                for i in range(len(some)):
-                    self._launch([([], [i, start + i])])
+                for first in range(0, len(some), self._together):
+                    # The last may be there more than once: it has the same outcome.
+                    rows = (min(first + i, len(some) - 1) for i in range(self._together))
+                    self._launch([([], [row, start + row]) for row in rows])
         with self._side.begin():
             return read(self._sums[: len(models)])
 
-    def _evaluate_one(self, command: Tensor) -> None:
-        model, place = command[0].split(1)
-        vector = self._vectors.index_select(0, model)
-        total = torch.zeros_like(self._sums[:1])
+    def _evaluate(self, commands: Tensor) -> None:
+        rows, places = commands.unbind(1)
+        vectors = self._vectors.index_select(0, rows)
+        total = self._sums.new_zeros(len(rows), 2)
         for start in range(0, self._samples, self._chunk):
             stop = min(start + self._chunk, self._samples)
             which = torch.arange(start, stop, device=self._pool.device)
-            losses, right = self._kernels.judge(vector, self._pool, which)
-            total += torch.stack([losses.sum(dtype=torch.float64), right.sum()])
-        self._sums.index_copy_(0, place, total)
+            losses, right = self._judge(vectors, which)
+            total += torch.stack([losses.sum(1, dtype=torch.float64), right.sum(1)], 1)
+        self._sums.index_copy_(0, places, total)
+
+    def _judge(self, vectors: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        if self._batched is None:
+            losses, right = self._kernels.judge(vectors, self._pool, which)
+            return losses[None], right[None]
+        samples = which.expand(len(vectors), -1)
+        return self._batched.judge(vectors, self._pool, samples)

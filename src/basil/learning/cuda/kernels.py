@@ -138,9 +138,7 @@ class Kernels:
         x, y = Pool.gather(stored, indices)
         state = self.layout.state(self.layout.views(vector))
         outputs = functional_call(self.network, state, (x,))
-        losses = self.loss(outputs, y).float()
-        classifies = outputs.ndim == y.ndim + 1
-        right = right_share(outputs, y) if classifies else torch.zeros_like(losses)
+        losses, right = outcome(self.loss, outputs, y)
         lines = torch.linalg.vector_norm(vector.view(-1, LINE), torch.inf, dim=1)
         return torch.where(lines.amax() < torch.inf, losses, torch.inf), right  # amax keeps nan
 
@@ -199,6 +197,13 @@ class Kernels:
             self.network.train(training)
             for norm in self._frozen_norms:
                 norm.eval()
+
+
+def outcome(loss: Loss, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Per-sample losses, and for each sample whether it is classified right."""
+    losses = loss(outputs, y).float()
+    classifies = outputs.ndim == y.ndim + 1
+    return losses, right_share(outputs, y) if classifies else torch.zeros_like(losses)
 
 
 def _called(function: Callable[..., Any], *args: Tensor) -> Any:

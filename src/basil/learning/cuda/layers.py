@@ -87,7 +87,7 @@ def _conv(part: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -> Te
 
 
 def _pooled(part: PooledConv2d, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    if not torch.is_grad_enabled() and x.is_cuda and pooled_conv and pooled_conv.fits(weight):
+    if x.is_cuda and pooled_conv and pooled_conv.fits(x, weight):
         channels_last = x.permute(0, 1, 3, 4, 2)
         out = pooled_conv.pooled_conv(channels_last, weight, bias, part.pool)
         return out.permute(0, 1, 4, 2, 3)
