@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, max_pool2d
 
-pytest.importorskip("triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu":
-    os.environ["TRITON_INTERPRET"] = "1"
+    os.environ["TRITON_INTERPRET"] = "1"  # before it is imported
+pytest.importorskip("triton")
 from basil.learning.cuda.pooled_conv import fits, pooled_conv  # noqa: E402
 
 
