@@ -64,7 +64,7 @@ def test_layers_of_three_rings(
     device: str, network: nn.Module, shape: tuple[int, ...], gradients: bool
 ) -> None:
     torch.manual_seed(0)
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     layers, layout, network = layers_of(network), layout_of(network), network.to(device)
     assert layers is not None
     vectors = 0.1 * torch.randn(3, layout.size, device=device, requires_grad=gradients)
