@@ -74,8 +74,7 @@ class Kernels:
             self._frozen_norms = like._frozen_norms
             self._settled = like._settled
         elif self.compiled:
-            # How many batches are scored at once differs from turn to turn; a step's size does not.
-            self._judge = torch.compile(self._judge_plainly, dynamic=True)
+            self._judge = torch.compile(self._judge_plainly, dynamic=False)
             self._gradient = torch.compile(self._step_plainly, dynamic=False)
             if canonical:
                 self._settled = torch.compile(canonical.settled, dynamic=False)
@@ -126,6 +125,8 @@ class Kernels:
     def judge(self, vector: Tensor, pool: Pool, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Per-sample losses, and for each sample whether it is classified right."""
         self._mode(training=False)
+        if self.compiled:  # how many are scored at once differs from turn to turn
+            torch._dynamo.maybe_mark_dynamic(indices, 0)
         with torch.no_grad():
             return self._judge(vector.view(-1), pool.stored, indices)
 
