@@ -68,24 +68,24 @@ def recorder_of(
     setup: Setup, folder: Path, hooks: Hooks, expected: Callable[[int], int] | None = None
 ) -> Recorder:
     """Who writes down what the members report; `expected`: how many of them in a round."""
-    participants, record = setup.participants, setup.recipe.record
+    participants, recipe = setup.participants, setup.recipe
     members, events = participants.members, participants.events
     reports = Reports(
         nodes=[node for node in participants.ring.order if node in members],
         byzantine=participants.byzantine,
         ring_of=participants.ring_of,
-        rounds=setup.recipe.scheme.rounds,
+        rounds=recipe.scheme.rounds,
         expected=expected or (lambda k: len(members) - away_in(k, events)),
     )
     evaluation = Evaluation(
         setup.compute,
         setup.test,
         samples=setup.test_samples,
-        every=record.every,
+        due=recipe.evaluated_in,
         triggered=setup.triggered,
         metrics=setup.metrics,
     )
-    return Recorder(folder, reports, evaluation, hooks, record.checkpoint)
+    return Recorder(folder, reports, evaluation, hooks, recipe.record.checkpoint)
 
 
 def conclude(setup: Setup, recorder: Recorder, done: Work, more: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from basil.learning.promises import Promise
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """On what models are measured, and in each how many-th round.
+    """On what models are measured, and after which rounds.
 
     `triggered`: samples on which a backdoor wants its own label.  The share that gets it is the
     attack's success; its worst is the highest.
@@ -24,7 +24,7 @@ class Evaluation:
     compute: Compute
     test: Pool
     samples: int  # so many of the test set
-    every: int = 1
+    due: Callable[[int], bool] = lambda k: True  # after round k?
     triggered: Pool | None = None
     metrics: tuple[Metric, ...] = ()
 

@@ -166,7 +166,7 @@ class Recorder:
         self.models.update(self._waiting.pop(self.round, {}))
         self._settle()  # what was asked of a GPU a round ago is here by now
         self._read_selections()
-        if self.round % self.evaluation.every == 0 or self.round == self.reports.rounds:
+        if self.evaluation.due(self.round):
             self._evaluate(engine.total())
         if not self.evaluation.compute.late:
             self._settle()
