@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from basil.experiment import Machine, Simulation, set_up
 from basil.many.cases import ExecutionSettings, comparison, run_cases
 from basil.recipe import load
 from basil.record.run_folder import SUMMARY, held
@@ -61,6 +62,21 @@ def test_a_run_at_work_elsewhere_is_left_to_it_waited_for_and_gone_on_with(tiny)
 
 
 @pytest.mark.slow
+def test_a_run_that_another_process_finishes_first_is_not_said_to_be_new(tiny, monkeypatch):
+    todo = comparison(load("tiny.toml"), Path("both"), ["basil"], ["none", "gaussian"])
+
+    def finished_right_after(case):
+        if case is todo[0]:
+            Simulation(set_up(case.recipe, machine=Machine("cpu"))).run(case.folder)
+        return False
+
+    monkeypatch.setattr("basil.many.cases._at_work", finished_right_after)
+    ended = list(run_cases(todo, ExecutionSettings(jobs=1)))
+    assert all(each.summary is not None for each in ended)
+    assert [each.case.name for each in ended if each.new] == ["basil-gaussian-seed0"]
+
+
+@pytest.mark.slow
 def test_two_comparisons_at_once_on_one_folder_share_the_work(tiny):
     words = ["compare", "tiny.toml", "--schemes", "basil", "--attacks", "none", "gaussian"]
     words += ["--seeds", "0", "1", "--jobs", "1", "--out", "both", "-s", "scheme.rounds=40"]
@@ -75,7 +91,7 @@ def test_two_comparisons_at_once_on_one_folder_share_the_work(tiny):
         for _ in range(2)
     ]
     answers = [process.communicate(timeout=300) for process in both]
-    assert [process.returncode for process in both] == [0, 0], answers
+    assert [process.returncode for process in both] == [0, 0], "\n".join(err for _, err in answers)
     done = [line.split()[-1] for out, _ in answers for line in out.splitlines() if "done " in line]
     assert sorted(done) == sorted(path.parent.name for path in Path("both").glob(f"*/{SUMMARY}"))
     assert len(done) == 4  # each by one of the two

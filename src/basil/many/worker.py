@@ -28,7 +28,6 @@ from basil.many.round_robin import AT_ONCE, Sharing, round_robin
 from basil.recipe import code_of, parse
 from basil.record.callback import named
 from basil.record.disk import replacing
-from basil.record.read import read_run
 from basil.record.run_folder import (
     CHECKPOINT,
     FACTS,
@@ -44,7 +43,8 @@ Task = tuple[dict[str, Any], str]
 Finished = tuple[dict[str, Any] | None, str | None]
 """A summary, or the sentence that says why there is none."""
 HERE = Whereabouts()
-ELSEWHERE = "it is at work in another process"
+ELSEWHERE = "it is the work of another process"
+"""Which has it in hand, or has finished it: another command, or one that died over another task."""
 _stopping = False
 
 
@@ -94,8 +94,8 @@ def run_tasks(
             return
         try:
             with held(folder):
-                if (folder / SUMMARY).exists():  # by a process that died over another task
-                    finished[i] = read_run(folder).summary, None
+                if (folder / SUMMARY).exists():  # finished since the command looked
+                    finished[i] = None, ELSEWHERE
                     return
                 setup, unfinished = setup_of(tree, folder)
                 callbacks = [make() for make in map(named, log)]
