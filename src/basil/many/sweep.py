@@ -52,7 +52,7 @@ def write_table(rows: Sequence[dict[str, Any]], out: Path) -> list[Path]:
     written = [out / TABLE]
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        with replacing(out / TABLE) as partial:
+        with replacing(out / TABLE, shared=True) as partial:
             partial.write_text(text.getvalue(), encoding="utf-8")
     if find_spec("pyarrow") is not None:
         import pyarrow as pa
@@ -60,8 +60,8 @@ def write_table(rows: Sequence[dict[str, Any]], out: Path) -> list[Path]:
 
         # A key that has words beside numbers among its values is text throughout.
         table = {column: _alike([row.get(column) for row in rows]) for column in columns}
-        with writing(out):
-            parquet.write_table(pa.table(table), out / PARQUET)
+        with writing(out), replacing(out / PARQUET, shared=True) as partial:
+            parquet.write_table(pa.table(table), partial)
         written.append(out / PARQUET)
     return written
 

@@ -64,13 +64,14 @@ def partial_of(path: Path) -> Path:
 
 
 @contextmanager
-def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
+def replacing(path: Path, durable: bool = False, shared: bool = False) -> Iterator[Path]:
     """What is written to the file that this gives takes the place of `path`, whole or not at all.
 
     durable: it has reached the disk at the end, so that a power cut cannot undo it, and a disk that
     finds out late that it is full (a network's, a quota) keeps the old file.
+    shared: other processes may do the same now, each with a file of its own; the last one stays.
     """
-    partial = partial_of(path)
+    partial = partial_of(path.with_name(f"{path.name}.{os.getpid()}") if shared else path)
     try:
         yield partial
         if durable:

@@ -118,7 +118,7 @@ def _written(runs: list[Run], out: Path, against: str) -> ReportPaths:
     )
     page = out / PAGE
     out.mkdir(parents=True, exist_ok=True)
-    with replacing(page) as partial:
+    with replacing(page, shared=True) as partial:
         partial.write_text(text, encoding="utf-8")
     return ReportPaths(page, figures.written)
 

@@ -21,6 +21,7 @@ from matplotlib.path import Path as Outline
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from basil.record.disk import replacing
 from basil.record.read import OWN, Run
 from basil.reporting.run_groups import setting
 
@@ -186,12 +187,13 @@ def save(figure: Figure, path: Path) -> tuple[Path, Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not with_suffix: a name like "S=0.5" would lose its end.
     png, svg = path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")
-    png.write_bytes(as_png(figure))
+    with replacing(png, shared=True) as partial:
+        partial.write_bytes(as_png(figure))
     layout = figure.get_layout_engine()
-    with mpl.rc_context(STYLE | {"svg.hashsalt": "basil"}):
+    with mpl.rc_context(STYLE | {"svg.hashsalt": "basil"}), replacing(svg, shared=True) as partial:
         figure.set_layout_engine(None)  # all is in its place: to find places takes as long again
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        FigureCanvasSVG(figure).print_figure(svg, metadata=nothing)
+        FigureCanvasSVG(figure).print_figure(partial, format="svg", metadata=nothing)
     figure.set_layout_engine(layout)
     return png, svg
 
