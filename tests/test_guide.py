@@ -165,6 +165,7 @@ def test_the_commands_of_the_readme_run(
     machines is parsed by the test above.
     """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("basil.watch.start.serve", lambda *_: None)  # it would until Ctrl-C
     page = ROOT / "README.md"
     run = set()
     for line in (line for code in blocks(page, "sh") for line in code.splitlines()):
@@ -177,7 +178,7 @@ def test_the_commands_of_the_readme_run(
             words += ["-s", "scheme.rounds=2", "-s", "record.test_samples=50"]
         assert main(words) == 0, line
         run.add(words[0])
-    assert run == {"compare", "run", "report", "reproduce", "plan", "list", "peers"}
+    assert run == {"compare", "run", "watch", "report", "reproduce", "plan", "list", "peers"}
     assert "warning" not in capsys.readouterr().err
 
 
