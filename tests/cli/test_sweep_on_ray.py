@@ -59,6 +59,7 @@ def place(tmp_path):
 @pytest.fixture
 def cluster(place):
     """A cluster's process, its address, and the environment of whoever wants to join it."""
+    pytest.importorskip("ray")
     (place / "tmp").mkdir()
     with tempfile.TemporaryDirectory(prefix="ray") as short:  # names of sockets are short
         there = os.environ | LOOPBACK
@@ -199,7 +200,6 @@ OTHER = "import sys, basil; basil.__version__ = '9'; import basil.cli; sys.exit(
 
 
 def test_a_cluster_that_is_not_ours_refuses_us_in_one_sentence(place, cluster):
-    pytest.importorskip("ray")
     _, address, env = cluster
     words = [*ON_RAY, "--address", address]
 
