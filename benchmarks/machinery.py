@@ -11,18 +11,17 @@ from rings import Tally, noise, ring
 from torch import Tensor
 
 from basil.experiment import Simulation
+from basil.learning.compute import Compute
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Pick, Selection, decide
 from basil.protocol import rules
 from basil.protocol.rules import Candidates, Choice
 
 
-class Nothing:
+class Nothing(Compute):
     """Answers at once, with what is already there."""
 
-    joins = False
-
-    def __init__(self, compute: Any) -> None:
+    def __init__(self, compute: Compute) -> None:
         self.initial = torch.zeros(1)
         self.layout = compute.layout
         self.device = compute.device
@@ -65,7 +64,7 @@ def _once(rounds: int, nodes: int, connectivity: int) -> dict[str, float]:
             model="softmax",
             data=noise(nodes * 80, (1, 2, 2)),
         )
-        setup = replace(setup, compute=Nothing(setup.compute))  # type: ignore[arg-type]
+        setup = replace(setup, compute=Nothing(setup.compute))
         if name == "machinery alone":  # past what a frozen dataclass lets one do
             vars(setup.node_data)["draw"] = lambda node, k: NO_BATCH
             vars(setup).update(rate=lambda k: 0.1, rule=_first)
