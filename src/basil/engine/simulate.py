@@ -10,7 +10,6 @@ the same way every time, also when it is taken up again from a checkpoint.
 
 import heapq
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Protocol as Interface
 
 from torch import Tensor
 
+from basil.engine.deadlines import Deadlines
 from basil.engine.durations import NOTE_BYTES, Durations, size_of
 from basil.engine.jobs import Jobs
 from basil.engine.process import Absence, Process, Work, compute_now
@@ -95,8 +95,9 @@ class Simulator:
             lambda seconds, node, act: self._at(self.now + seconds, ENDS, node, act),
             self._resume,
         )
-        self._alarms: dict[int, list[Process]] = {}  # by tick: whose deadline falls into it
-        self._tick = 0.0  # its length: that of the first deadline
+        self._deadlines = Deadlines(
+            lambda time, node, act: self._at(time, EXPIRES, node, act), self._expire
+        )
         self._departures = {(a.node, a.leaves, a.stage): a for a in absences}
         self._in_flight: dict[int, tuple[Arrival, tuple[int, ...]]] = {}
         self._finished_a_round = False
@@ -178,7 +179,7 @@ class Simulator:
                         continue
                     else:
                         process.receive = request
-                        self._set_deadline(process, request.until)
+                        self._deadlines.set(process, self.now)
                     return
                 case Train():
                     self._jobs.train(process, request)
@@ -218,39 +219,9 @@ class Simulator:
                     return
         process.protocol = None
 
-    # -- deadlines ---------------------------------------------------------------------------
-
-    def _set_deadline(self, process: Process, until: float) -> None:
-        """Deadlines are set and met by the dozen in every turn, and hardly one ever passes.
-
-        So a node is only filed under the tick that its deadline falls into, unless it will be
-        looked at before.  When that tick comes, a deadline that still stands becomes an event, and
-        one that has been put off is filed anew.
-        """
-        if until >= process.alarm:
-            return
-        self._tick = tick = self._tick or until - self.now
-        number = int(until / tick)
-        if number * tick <= self.now:
-            expire = partial(self._expire, process, process.receive)
-            self._at(until, EXPIRES, process.node, expire)
-            return
-        process.alarm = number * tick
-        if number not in self._alarms:
-            self._alarms[number] = []
-            self._at(process.alarm, EXPIRES, -1, partial(self._sound, number))
-        self._alarms[number].append(process)
-
-    def _sound(self, number: int) -> None:
-        for process in dict.fromkeys(self._alarms.pop(number)):
-            process.alarm = math.inf
-            if process.receive is not None:
-                self._set_deadline(process, max(self.now, process.receive.until))
-
-    def _expire(self, process: Process, waiting: Receive | None) -> None:
-        if waiting is not None and process.receive is waiting:
-            process.receive = None
-            self._resume(process, Missing(self.now))
+    def _expire(self, process: Process) -> None:
+        process.receive = None
+        self._resume(process, Missing(self.now))
 
     # -- messages ----------------------------------------------------------------------------
 
