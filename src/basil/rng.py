@@ -15,7 +15,7 @@ Name = str | int
 
 def digest(seed: int, *name: Name) -> bytes:
     """SHA-256 of the stream's name.  Types are part of it, so ("1",) and (1,) are two streams."""
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in (seed, *name))
+    text = "\x1f".join([f"{type(part).__name__}:{part}" for part in (seed, *name)])
     return hashlib.sha256(text.encode()).digest()
 
 

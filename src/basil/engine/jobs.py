@@ -17,8 +17,8 @@ from basil.learning.pool import Batch
 from basil.learning.promises import Losses
 from basil.protocol.requests import Arrival, Combine, Fetch, Score, ScoreAll, Train
 
-ToScore = tuple[Process, Tensor, Batch | None, Arrival | None]
-"""Who asks, which model, on what (None: it only takes the time); the arrival that its losses are
+ToScore = tuple[Process, Batch | None, Arrival | None]
+"""Who asks, on what (None: it only takes the time); the arrival that the losses of the model are
 handed over with, if any."""
 After = Callable[[float, int, Callable[[], None]], None]
 """Let work end: after how many seconds, of which node, what happens then."""
@@ -37,7 +37,8 @@ class Jobs:
         self._compute, self._timing = compute, timing
         self._after, self._resume = after, resume
         self._trains: list[tuple[Process, Train]] = []
-        self._scores: dict[int, list[ToScore]] = {}  # by the model's identity
+        # By the model's identity: the model, and who asks.
+        self._scores: dict[int, tuple[Tensor, list[ToScore]]] = {}
         self.awaited = False  # will somebody look at what may still have to be computed?
 
     def __bool__(self) -> bool:
@@ -46,11 +47,10 @@ class Jobs:
     def train(self, process: Process, request: Train) -> None:
         self._trains.append((process, request))
 
-    def score(
-        self, process: Process, model: Tensor, batch: Batch | None, arrival: Arrival | None
-    ) -> None:
-        process.done.evaluations += batch is not None
-        self._scores.setdefault(id(model), []).append((process, model, batch, arrival))
+    def score(self, model: Tensor, asked: list[ToScore]) -> None:
+        for process, batch, _ in asked:
+            process.done.evaluations += batch is not None
+        self._scores.setdefault(id(model), (model, []))[1].extend(asked)
 
     def do(self) -> None:
         trains, self._trains = self._trains, []
@@ -59,15 +59,15 @@ class Jobs:
         for (process, job), model in zip(trains, models, strict=True):
             process.done.steps += len(job.batches)
             self.end(process, job, model)
-        for group in scores.values():
-            batches = [batch for _, _, batch, _ in group if batch is not None]
-            losses = self._compute.score(group[0][1], batches) if batches else []
+        for model, group in scores.values():
+            batches = [batch for _, batch, _ in group if batch is not None]
+            losses = self._compute.score(model, batches) if batches else []
             scored = partial(self._scored, group, losses)
             self._after(self._timing.forward, group[0][0].node, scored)
 
     def _scored(self, group: list[ToScore], losses: list[Losses]) -> None:
         scored = iter(losses)
-        for process, _, batch, arrival in group:
+        for process, batch, arrival in group:
             answer: Any = None if batch is None else next(scored)
             if arrival is not None:
                 a = arrival  # all receivers of a model have the same, each with its own losses

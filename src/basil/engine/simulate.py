@@ -20,11 +20,10 @@ from torch import Tensor
 
 from basil.engine.deadlines import Deadlines
 from basil.engine.durations import NOTE_BYTES, Durations, size_of
-from basil.engine.jobs import Jobs
+from basil.engine.jobs import Jobs, ToScore
 from basil.engine.process import Absence, Process, Work, compute_now
 from basil.engine.relaxed_gc import relaxed_gc
 from basil.learning.compute import Compute
-from basil.learning.pool import Batch
 from basil.protocol.drive import Driver
 from basil.protocol.numbering import RING
 from basil.protocol.requests import (
@@ -173,7 +172,7 @@ class Simulator:
                             protocol.answer = arrival
                             continue
                         batch = None if request.pretend else request.score_on
-                        self._jobs.score(process, arrival.body, batch, arrival)
+                        self._jobs.score(arrival.body, [(process, batch, arrival)])
                     elif request.until <= self.now:
                         protocol.answer = Missing(self.now)
                         continue
@@ -185,7 +184,7 @@ class Simulator:
                     self._jobs.train(process, request)
                     return
                 case Score():
-                    self._jobs.score(process, request.model, request.batch, None)
+                    self._jobs.score(request.model, [(process, request.batch, None)])
                     return
                 case Combine(unseen=True) if not self.timing.compute(request):
                     with self.compute.later():
@@ -257,7 +256,7 @@ class Simulator:
 
     def _deliver(self, arrival: Arrival, receivers: tuple[int, ...]) -> None:
         model = arrival.body if isinstance(arrival.body, Tensor) else None
-        scores: list[tuple[Process, Batch | None]] = []
+        scores: list[ToScore] = []
         for receiver in receivers:
             process = self.processes[receiver]
             if process.protocol is None:
@@ -272,10 +271,9 @@ class Simulator:
                 self._resume(process, arrival)
             else:
                 batch = None if waiting.pretend else waiting.score_on
-                scores.append((process, batch))
-        if model is not None:
-            for process, batch in scores:  # after what receivers that do not score have asked for
-                self._jobs.score(process, model, batch, arrival)
+                scores.append((process, batch, arrival))
+        if model is not None and scores:  # after what receivers that do not score have asked for
+            self._jobs.score(model, scores)
 
     # -- rounds, absences, checkpoints -------------------------------------------------------
 

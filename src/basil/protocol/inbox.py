@@ -165,7 +165,8 @@ class Inbox:
     ) -> Generator[Request, Any, bool]:
         """Take in what comes next; False once the time is over.  `step`: the turn waited for."""
         arrival = yield Receive(until, score_on)
-        self.state.now = max(self.state.now, arrival.time)
+        if arrival.time > self.state.now:
+            self.state.now = arrival.time
         if isinstance(arrival, Missing):
             return False
         if isinstance(arrival.body, Tensor):

@@ -7,7 +7,7 @@ and sets of these.  A field of type `dict[str, Any]` holds plain values already.
 from collections.abc import Callable
 from copy import copy
 from dataclasses import fields, is_dataclass
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from torch import Tensor
@@ -16,12 +16,12 @@ from basil.errors import UserError
 from basil.learning.promises import Losses
 
 S = TypeVar("S")
+FIXED = (Tensor, int, float, str, frozenset, NoneType)  # what nobody changes
 
 
 def kept(state: Any) -> Callable[[], dict[str, Any]]:
     """The state of this moment, packed when it is asked for: few checkpoints are written down."""
-    values = [(f.name, getattr(state, f.name)) for f in fields(state)]
-    moment = {name: v if isinstance(v, Tensor) else copy(v) for name, v in values}
+    moment = {n: v if isinstance(v, FIXED) else copy(v) for n, v in vars(state).items()}
     return lambda: {name: _plain(value) for name, value in moment.items()}
 
 

@@ -17,6 +17,9 @@ class TurnDeadline:
     step: int
     time: float
 
+    def __copy__(self) -> "TurnDeadline":
+        return TurnDeadline(self.patience, self.step, self.time)
+
     def hear(self, step: int, time: float) -> None:
         if step > self.step:
             self.step, self.time = step, time

@@ -124,9 +124,13 @@ class GraphCompute(Compute):
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
         self._compute_scores()
         board = self.board
-        board.widen(max(map(len, batches)))
+        sizes = [len(batch.indices) for batch in batches]
+        board.widen(max(sizes))
         self._pending_model = model
-        self._pending = [PlacedLosses(self, batch, board.place(board.losses)) for batch in batches]
+        self._pending = [
+            PlacedLosses(self, batch, size, board.place(board.losses))
+            for batch, size in zip(batches, sizes, strict=True)
+        ]
         return list(self._pending)
 
     def score_all(self, models: Tensor, batch: Batch) -> Losses:
@@ -375,7 +379,8 @@ class GraphCompute(Compute):
         losses = promise.wait()
         board = self.board
         board.widen(len(losses))
-        placed = PlacedLosses(self, Batch(np.arange(len(losses))), board.place(board.losses))
+        batch, place = Batch(np.arange(len(losses))), board.place(board.losses)
+        placed = PlacedLosses(self, batch, len(losses), place)
         board.losses.tensor[placed.place, : len(losses)].copy_(losses)
         placed.made = True
         return placed

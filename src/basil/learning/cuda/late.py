@@ -27,10 +27,10 @@ class PlacedLosses(Losses):
 
     __slots__ = ("_compute", "batch", "made", "place", "size")
 
-    def __init__(self, compute: Computer, batch: Batch, place: int) -> None:
+    def __init__(self, compute: Computer, batch: Batch, size: int, place: int) -> None:
         self._compute = compute
         self.batch = batch
-        self.size = len(batch)
+        self.size = size
         self.place = place
         self.made = False
 
