@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from basil.learning.compute import Compute
-from basil.protocol.drive import Driver
 from basil.protocol.numbering import RING
 from basil.protocol.requests import (
     Arrival,
     Combine,
     Fetch,
+    Protocol,
     Receive,
-    Request,
     Score,
     ScoreAll,
     Select,
@@ -81,7 +80,7 @@ class Process:
     """A node in the simulator."""
 
     node: int
-    protocol: Driver[Request, None] | None  # None: the node is away, or has finished
+    protocol: Protocol | None  # None: the node is away, or has finished
     inbox: deque[Arrival] = field(default_factory=deque)
     receive: Receive | None = None  # the Receive that it waits in
     alarm: float = math.inf  # when its deadline will next be looked at

@@ -24,7 +24,6 @@ from basil.engine.jobs import Jobs, ToScore
 from basil.engine.process import Absence, Process, Work, compute_now
 from basil.engine.relaxed_gc import relaxed_gc
 from basil.learning.compute import Compute
-from basil.protocol.drive import Driver
 from basil.protocol.numbering import RING
 from basil.protocol.requests import (
     Arrival,
@@ -152,7 +151,7 @@ class Simulator:
     def _begin(
         self, process: Process, state: dict[str, Any] | None, rejoin_round: int | None
     ) -> None:
-        process.protocol = Driver(self.start(process.node, self.now, state, rejoin_round))
+        process.protocol = self.start(process.node, self.now, state, rejoin_round)
         process.away = False
         process.since = self.now
         self._at(self.now, STARTS, process.node, lambda: self._resume(process, None))
@@ -162,19 +161,24 @@ class Simulator:
         protocol = process.protocol
         if protocol is None:
             return
-        protocol.answer = answer
-        for request in protocol:
+        while True:
+            try:
+                request = protocol.send(answer)
+            except StopIteration:
+                process.protocol = None
+                return
+            answer = None
             match request:
                 case Receive():
                     if process.inbox:
                         arrival = process.inbox.popleft()
                         if request.score_on is None or not isinstance(arrival.body, Tensor):
-                            protocol.answer = arrival
+                            answer = arrival
                             continue
                         batch = None if request.pretend else request.score_on
                         self._jobs.score(arrival.body, [(process, batch, arrival)])
                     elif request.until <= self.now:
-                        protocol.answer = Missing(self.now)
+                        answer = Missing(self.now)
                         continue
                     else:
                         process.receive = request
@@ -183,12 +187,22 @@ class Simulator:
                 case Train():
                     self._jobs.train(process, request)
                     return
+                case Select():
+                    answer = compute_now(self.compute, request, process.done)
+                case Send():
+                    answer = self._send(process, request)
+                case Record():
+                    self._record(process, request)
+                case Checkpoint():
+                    self._checkpoint(process, request)
+                    if process.protocol is not protocol:
+                        return  # it has left here, and may have returned with a new protocol
                 case Score():
                     self._jobs.score(request.model, [(process, request.batch, None)])
                     return
                 case Combine(unseen=True) if not self.timing.compute(request):
                     with self.compute.later():
-                        protocol.answer = compute_now(self.compute, request, process.done)
+                        answer = compute_now(self.compute, request, process.done)
                 case ScoreAll() | Combine():
                     with self.compute.later():
                         made = compute_now(self.compute, request, process.done)
@@ -199,24 +213,13 @@ class Simulator:
                     process.done.bytes += count * (NOTE_BYTES + 4 * parameters)
                     self._jobs.end(process, request, None)
                     return
-                case Select():
-                    protocol.answer = compute_now(self.compute, request, process.done)
                 case Pretend():
                     self._jobs.end(process, request.request, None, request.unseen)
                     return
-                case Send():
-                    protocol.answer = self._send(process, request)
-                case Record():
-                    self._record(process, request)
-                case Checkpoint():
-                    self._checkpoint(process, request)
-                    if process.protocol is not protocol:
-                        return  # it has left here, and may have returned with a new protocol
                 case Observe():
                     look = lambda: self._resume(process, self.sent_last.copy())  # noqa: E731
                     self._at(self.now, OBSERVES, process.node, look)
                     return
-        process.protocol = None
 
     def _expire(self, process: Process) -> None:
         process.receive = None
@@ -362,7 +365,7 @@ class Simulator:
 
     def _start_again(self, process: Process, log: list[list[Any]]) -> None:
         state = process.state and process.state()
-        process.protocol = Driver(self.start(process.node, process.since, state, None))
+        process.protocol = self.start(process.node, process.since, state, None)
         self._at(process.since, STARTS, process.node, lambda: self._resume(process, None))
         for fields in log:
             arrival = Arrival(*fields)

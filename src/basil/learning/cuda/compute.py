@@ -219,8 +219,8 @@ class GraphCompute(Compute):
         if any(promise.size != sizes[0] for promise in self._pending):
             self._compute_scores()
         needed = {promise.place for promise in selection.losses}
-        pending = sorted(self._pending, key=lambda promise: promise.place not in needed)
-        urgent = sum(promise.place in needed for promise in pending)
+        urgent = [promise for promise in self._pending if promise.place in needed]
+        pending = urgent + [promise for promise in self._pending if promise.place not in needed]
         self._pending = []
         rows = self.board.models
         self.board.begin()
@@ -232,7 +232,7 @@ class GraphCompute(Compute):
         numbers += selection.numbers([rows.row(model) for model in selection.models])
         numbers[0] = out = rows.free()
         models, losses, pick = selection.models, selection.losses, _identity(selection.pick)
-        turn = turn_of(sizes[0], len(places), urgent, len(models), len(losses), pick, sizes)
+        turn = turn_of(sizes[0], len(places), len(urgent), len(models), len(losses), pick, sizes)
         trained, holders = self._trained(out), [*pending, selection]
         task = Task((samples, numbers), results=[(out, trained)], holders=holders)
         self.board.post(self._ring, turn, task, selection.pick)
@@ -243,7 +243,7 @@ class GraphCompute(Compute):
 
     def _trained(self, row: int) -> Tensor:
         """The model that will lie in this row."""
-        model = self.initial.new_empty(self.layout.size)
+        model = torch.empty_like(self.initial)
         self.board.models.keep(model, row)
         return self._formed(model)
 
