@@ -31,7 +31,7 @@ def kept(of: Exchange, *arrivals: tuple[int, int, float]) -> dict[tuple[int, int
     """What is there for the other stages after (sender, number, model) have arrived."""
     for sender, number, value in arrivals:
         model = torch.tensor([value])
-        of.inbox.take_in(Arrival(sender, number, model, 0.1), model, step=0)
+        of.inbox.take_in(Arrival(sender, number, model, 0.1), model, my_step=0)
     return {at: float(entry.model) for at, entry in of.inbox.state.between.items()}
 
 

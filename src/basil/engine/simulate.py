@@ -121,16 +121,16 @@ class Simulator:
                 process.away = (process.node, 1, RING) in self._departures
                 if not process.away:
                     self._begin(process, None, None)
-        heap = self._heap
+        heap, jobs = self._heap, self._jobs
         while heap:
             self.now = heap[0][0]
             while heap and heap[0][0] == self.now:
                 heapq.heappop(heap)[-1]()
-                if self._jobs and not (heap and heap[0][0] == self.now):
+                if jobs and not (heap and heap[0][0] == self.now):
                     with self.compute.later():
-                        self._jobs.do()
-                if self._jobs.awaited:
-                    self._jobs.awaited = False
+                        jobs.do()
+                if jobs.awaited:
+                    jobs.awaited = False
                     if self.compute.waits():
                         yield True
                         self.compute.catch_up()

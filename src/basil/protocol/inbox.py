@@ -106,7 +106,7 @@ class Inbox:
         state, step = self.state, self.ring.step(k, self.node.id)
         for waiting in list(state.early.values()):
             assert isinstance(waiting.body, Tensor)
-            self._insert(waiting, waiting.body, step)
+            self.take_in(waiting, waiting.body, step)
         watch, score_on = state.watch, self.score_on(batch)
         while watch.step < step - 1:
             if not (yield from self.receive(watch.deadline(step), score_on, step)):
@@ -175,13 +175,7 @@ class Inbox:
             yield from self._serve(arrival.sender)
         return True
 
-    def take_in(self, arrival: Arrival, model: Tensor, step: int) -> None:
-        if self.numbering.joined and self.numbering.stage(arrival.round)[1] != RING:
-            self.elsewhere(arrival, model)
-        else:
-            self._insert(arrival, model, step)
-
-    def _insert(self, arrival: Arrival, model: Tensor, my_step: int) -> None:
+    def take_in(self, arrival: Arrival, model: Tensor, my_step: int) -> None:
         """Line 16: store a model, unless it is one that an honest node must refuse.
 
         A sender counts once for each of its turns, whatever it sends; and a model that claims to
@@ -189,7 +183,10 @@ class Inbox:
         """
         state, sender = self.state, arrival.sender
         ring_round = self.numbering.ring_round(arrival.round)
-        if sender not in self.predecessors or ring_round is None:
+        if ring_round is None:
+            self.elsewhere(arrival, model)
+            return
+        if sender not in self.predecessors:
             return
         step = self.ring.step(ring_round, sender)
         if step <= state.newest.get(sender, -1):
