@@ -17,6 +17,7 @@ import pytest
 from basil.experiment import Simulation, set_up
 from basil.peer.members import authority
 from basil.peer.members.roster import ROSTER, load_roster
+from basil.peer.run.agreement import JOINING
 from basil.recipe import parse
 
 from bad_link import BadLink
@@ -247,7 +248,12 @@ def test_rings_in_parallel_go_on_without_a_node_and_take_it_back(
     ring.kill(VICTIM)
     k = ring.round(0)
     ring.until_round(k + 3)
+    for i in OTHERS:  # however long it takes to start, the rounds are not over before it is back
+        ring.signal(i, signal.SIGSTOP)
     ring.start(VICTIM)
+    ring.until(lambda: status(ring, VICTIM)["phase"] == JOINING)
+    for i in OTHERS:
+        ring.signal(i, signal.SIGCONT)
     assert set(ring.wait().values()) == {0}, ring.story(range(N))
-    assert all(ring.round(i) == ROUNDS for i in range(N))
+    assert [ring.round(i) for i in range(N)] == [ROUNDS] * N, ring.story(range(N))
     assert all(status(ring, i)["excluded"] == [] for i in range(N))
