@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from basil.many.gpu import SIDE_BY_SIDE, TAKING_TURNS, gpu_processes
+from basil.many.gpu import MOST, TAKING_TURNS, gpu_processes
 
 
 @pytest.fixture
@@ -19,9 +19,13 @@ def test_without_the_service_they_take_turns(number: Path) -> None:
     assert gpu_processes() == TAKING_TURNS
 
 
-def test_with_it_there_are_more(number: Path) -> None:
+@pytest.mark.parametrize(("cores", "processes"), [(1, TAKING_TURNS), (4, 2), (16, 14), (128, MOST)])
+def test_with_it_there_is_one_for_each_core(
+    number: Path, cores: int, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
     number.write_text(f"{os.getpid()}\n")
-    assert gpu_processes() == SIDE_BY_SIDE
+    assert gpu_processes() == processes
 
 
 def test_one_that_died_has_left_its_number(number: Path) -> None:

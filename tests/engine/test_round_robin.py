@@ -74,6 +74,21 @@ def test_each_process_has_as_many_of_each_scheme(tmp_path: Path) -> None:
         for share in shares:
             schemes = Counter(case.recipe.scheme.name for case in share)
             assert schemes == dict.fromkeys(["basil", "r-plain", "ubar"], 8 // processes)
+            assert share[0].recipe.scheme.name == "ubar"  # it takes longest
+
+
+def test_seeds_of_one_case_are_in_one_process(tmp_path: Path) -> None:
+    """They ask for the same, so their work is one computation."""
+    todo = cases(parse(TREE), ["basil"], ["gaussian", "inverse", "none"], range(4), tmp_path)
+    mixed = sorted(todo, key=lambda case: case.recipe.seed)
+    for share in _shares(mixed, 3):
+        assert len({case.recipe.attack.name for case in share}) == 1
+        assert [case.recipe.seed for case in share] == [0, 1, 2, 3]
+
+
+def test_what_does_not_come_out_even_is_shared_as_well_as_it_can_be(tmp_path: Path) -> None:
+    todo = cases(parse(TREE), ["basil", "r-plain", "ubar"], ["gaussian"], range(5), tmp_path)
+    assert sorted(map(len, _shares(todo, 4))) == [3, 4, 4, 4]
 
 
 @pytest.mark.parametrize(("alone", "together"), [(False, 3), (True, 1)])

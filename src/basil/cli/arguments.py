@@ -49,7 +49,7 @@ def add_jobs(command: argparse.ArgumentParser) -> None:
         "--jobs",
         type=whole,
         default=0,
-        help="processes (default: one a core; on a GPU two, or eight if MPS is running)",
+        help="processes (default: one a core; on a GPU two; with MPS one a core, but for two)",
     )
 
 

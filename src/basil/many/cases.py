@@ -220,7 +220,8 @@ def _here(
         watch([case for i in running for case in groups[i]])
 
     ended: Ended[list[Finished]]
-    for ended in in_processes(work, tasks, jobs, ready, see):
+    compilers = max(1, (os.cpu_count() or 1) // jobs)
+    for ended in in_processes(work, tasks, jobs, partial(ready, compilers), see):
         group = groups[ended.number]
         found = ended.result or [(None, ended.error)] * len(group)
         for case, finished in zip(group, found, strict=True):
@@ -255,15 +256,28 @@ def _on_ray(
 def _shares(cases: list[Case], processes: int) -> list[list[Case]]:
     """One for each process, each with as many of each kind, what takes longest first.
 
-    A round on a graph takes several of a ring's.
+    Seeds of one case stay together: of rings that ask for the same, work is one computation.
     """
+    order = sorted(cases, key=lambda case: (_kind(case), str(case.recipe.attack)))
+    shares: list[list[Case]] = [[] for _ in range(processes)]
+    one_more = itertools.cycle(range(processes))
+    for _, kind in itertools.groupby(order, _kind):
+        alike = list(kind)
+        parts = [len(alike) // processes] * processes
+        for _ in range(len(alike) % processes):
+            parts[next(one_more)] += 1
+        left = iter(alike)
+        for share, part in zip(shares, parts, strict=True):
+            share += itertools.islice(left, part)
+    return shares
 
-    def cost(case: Case) -> tuple[bool, int]:
-        recipe = case.recipe
-        return runs_on(recipe.scheme.name) == GRAPH, recipe.ring.nodes * recipe.scheme.rounds
 
-    alike = sorted(cases, key=lambda case: (cost(case), case.recipe.scheme.name), reverse=True)
-    return [alike[i::processes] for i in range(processes)]
+def _kind(case: Case) -> tuple[bool, int, str, str]:
+    """What takes longest comes first; a round on a graph takes several of a ring's."""
+    recipe = case.recipe
+    on_ring = runs_on(recipe.scheme.name) != GRAPH
+    turns = recipe.ring.nodes * recipe.scheme.rounds
+    return on_ring, -turns, recipe.scheme.name, recipe.scheme.rule
 
 
 def _same_recipe(case: Case) -> None:

@@ -4,12 +4,16 @@ import os
 from pathlib import Path
 
 TAKING_TURNS = 2  # the host is busy with one, the device is not; more get in each other's way
-SIDE_BY_SIDE = 8
+SPARE = 2  # cores that are left to others
+MOST = 48  # clients of the service
 
 
 def gpu_processes() -> int:
-    """A GPU serves processes one at a time, unless NVIDIA's multi-process service joins them."""
-    return SIDE_BY_SIDE if _joined() else TAKING_TURNS
+    """A GPU serves processes one at a time, unless NVIDIA's multi-process service joins them: then
+    cores are the limit.
+    """
+    cores = (os.cpu_count() or 1) - SPARE
+    return max(TAKING_TURNS, min(cores, MOST)) if _joined() else TAKING_TURNS
 
 
 def _joined() -> bool:

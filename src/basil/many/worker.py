@@ -1,5 +1,6 @@
 """What a process does that runs cases of a comparison, a figure or a sweep."""
 
+import os
 import signal
 import socket
 import traceback
@@ -48,9 +49,13 @@ ELSEWHERE = "it is the work of another process"
 _stopping = False
 
 
-def ready() -> None:
-    """One thread, and on Ctrl-C stop at the next turn with a checkpoint."""
+def ready(compilers: int = 1) -> None:
+    """One thread, and on Ctrl-C stop at the next turn with a checkpoint.
+
+    `compilers`: processes that compile for this one.  By default it would have one for each core.
+    """
     torch.set_num_threads(1)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(compilers))
 
     def stop(*_: object) -> None:
         global _stopping
