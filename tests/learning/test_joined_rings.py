@@ -20,6 +20,7 @@ from basil.engine.simulate import Simulator
 from basil.experiment import Custom, Machine, Setup, Simulation, set_up
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
+from basil.learning.cuda.board import Board, Group
 from basil.learning.cuda.combination import Combined
 from basil.learning.cuda.launch import Command, Launch, Task
 from basil.learning.cuda.layers import apply, layers_of
@@ -300,6 +301,29 @@ def test_rings_in_step_take_as_many_launches_as_one(
     run(joined(setups(device, rings, rule, False), [Forget() for _ in rings], beside))
     assert one.total() > 36  # turns
     assert launches == {4 * tasks: count for tasks, count in one.items()}
+
+
+def test_rings_whose_byzantine_nodes_look_at_nothing_take_their_turns_together(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models have as many receivers as are benign, and lies come at other moments in each ring."""
+    taken: Counter[int] = Counter()  # trainings, by the number of rings in one launch
+    do = Board.do
+
+    def counted(self: Board, group: Group) -> None:
+        if isinstance(group.kind, Turn) and group.kind.sizes:
+            taken[len(group.tasks)] += len(group.tasks)
+        do(self, group)
+
+    monkeypatch.setattr("basil.many.round_robin.STRETCH", 1e9)
+    monkeypatch.setattr(Board, "do", counted)
+    rings: list[dict[str, Any]] = [
+        {"seed": seed, "attack": {"name": "gaussian"}, "ring": {"nodes": 20, "byzantine": 6}}
+        for seed in range(4)
+    ]
+    run(joined(setups(device, rings, "lowest-loss", False), [Keep() for _ in rings]))
+    assert taken.total() == 4 * 14 * 4
+    assert taken[4] > 0.8 * taken.total()  # in the first round models are few, in each ring others
 
 
 @pytest.mark.parametrize("turns", range(10, 19))
