@@ -22,7 +22,7 @@ from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
 from basil.learning.cuda.board import Board, Group
 from basil.learning.cuda.combination import Combined
-from basil.learning.cuda.launch import Command, Launch, Task
+from basil.learning.cuda.launch import Task
 from basil.learning.cuda.layers import apply, layers_of
 from basil.learning.cuda.turn import Turn, Turns
 from basil.learning.layout import layout_of
@@ -282,11 +282,11 @@ def test_rings_in_step_take_as_many_launches_as_one(
             pass
 
     launches: Counter[int] = Counter()
-    launch = Launch.__call__
+    do = Board.do
 
-    def counted(self: Launch, commands: Sequence[Command]) -> None:
-        launches[len(commands)] += 1
-        launch(self, commands)
+    def counted(self: Board, group: Group) -> None:
+        launches[len(group.tasks)] += 1
+        do(self, group)
 
     monkeypatch.setattr("basil.many.round_robin.STRETCH", 1e9)
     rings: list[dict[str, Any]] = [{"seed": seed, "ring": {"byzantine": 0}} for seed in range(4)]
@@ -294,7 +294,7 @@ def test_rings_in_step_take_as_many_launches_as_one(
     run(first)  # all kinds of work are known
     beside = first[0].compute
     assert isinstance(beside, GraphCompute)
-    monkeypatch.setattr(Launch, "__call__", counted)
+    monkeypatch.setattr(Board, "do", counted)
     run(joined(setups(device, rings[:1], rule, False), [Forget()], beside))
     one = launches.copy()
     launches.clear()
@@ -306,7 +306,10 @@ def test_rings_in_step_take_as_many_launches_as_one(
 def test_rings_whose_byzantine_nodes_look_at_nothing_take_their_turns_together(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Models have as many receivers as are benign, and lies come at other moments in each ring."""
+    """Models have as many receivers as are benign, and lies come at other moments in each ring.
+
+    A turn that is alike to no other's is taken in the same way: each way is compiled for itself.
+    """
     taken: Counter[int] = Counter()  # trainings, by the number of rings in one launch
     do = Board.do
 
@@ -317,6 +320,7 @@ def test_rings_whose_byzantine_nodes_look_at_nothing_take_their_turns_together(
 
     monkeypatch.setattr("basil.many.round_robin.STRETCH", 1e9)
     monkeypatch.setattr(Board, "do", counted)
+    monkeypatch.setattr(Turns, "take", None)  # one ring's
     rings: list[dict[str, Any]] = [
         {"seed": seed, "attack": {"name": "gaussian"}, "ring": {"nodes": 20, "byzantine": 6}}
         for seed in range(4)

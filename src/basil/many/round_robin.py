@@ -54,7 +54,8 @@ def round_robin(
                 free += [lane for lane, run in at_work if run in ended]
                 at_work = [(lane, run) for lane, run in at_work if run not in ended]
             begun = list(zip(free, waiting, strict=False))
-            at_work, free = at_work + begun, free[len(begun) :]
+            # They ask for something before those go on who wait to be joined.
+            at_work, free = begun + at_work, free[len(begun) :]
             yield
 
 

@@ -53,7 +53,8 @@ class Board:
         self.waited = 0  # how often rings have waited for others, so far
         self.combinations: dict[object, Combination] = {}
         self.evaluators = weakref.WeakValueDictionary[tuple[Pool, int], Evaluator]()
-        self._waits = False
+        self._waits = self._begun = False
+        self._least = 1  # tasks in a launch
         self._scores = 0  # the most batches that a model was scored on
         self._turns = Turns(kernels, kernels.working_model(start), self)
         self._launches: dict[object, Callable[[Sequence[Task]], None]] = {}
@@ -66,6 +67,10 @@ class Board:
     def join(self, ring: object, sizes: Tensor, models: int) -> int:
         """The number of a ring that is here until it is gone."""
         number = self.place(self.sizes)
+        # Where others are, what one ring asks for is done in their way: or all of it would be
+        # compiled and captured twice.
+        self._least = 2 if self._begun and self.joins else 1
+        self._begun = True
         self.sizes.tensor[number].copy_(sizes)
         if self.models.join(models):
             self._forget_launches()
@@ -158,7 +163,7 @@ class Board:
     def do(self, group: Group) -> None:
         """The same of several rings, now."""
         # One more than are there does no harm, if it is one of them: it has the same outcome.
-        rings = 1 << (len(group.tasks) - 1).bit_length()
+        rings = max(self._least, 1 << (len(group.tasks) - 1).bit_length())
         tasks = group.tasks + group.tasks[-1:] * (rings - len(group.tasks))
         launch = self._launches.get((group.kind, rings))
         if launch is None:
