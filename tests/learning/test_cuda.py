@@ -19,6 +19,7 @@ from basil.data import Dataset, Samples
 from basil.experiment import Custom, Machine, Simulation, set_up
 from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
+from basil.learning.cuda.late import LateSelection
 from basil.learning.cuda.places import Models
 from basil.learning.metrics import metrics_named
 from basil.learning.models import cifar_cnn, cross_entropy
@@ -107,6 +108,19 @@ def test_several_models_on_one_batch(device: str, name: str) -> None:
             fast.score_all(torch.stack(models), batch).wait(), expected, **CLOSE
         )
         models = [*models[1:], models[0]]
+
+
+def test_losses_from_elsewhere_are_copied_once(device: str) -> None:
+    plain, fast, _ = both("cnn", device)
+    models, own = [plain.initial, 0.5 * plain.initial], plain.initial
+    worse, better = (Losses(torch.full((16,), value, device=device)) for value in (2.0, 1.0))
+    places = []
+    for _ in range(2):
+        selection = fast.select(models, [worse, better], own, lowest)
+        assert isinstance(selection, LateSelection)
+        assert selection.index == 1
+        places.append([losses.place for losses in selection.losses])
+    assert places[0] == places[1]
 
 
 @pytest.mark.parametrize("name", NETWORKS)

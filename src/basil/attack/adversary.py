@@ -110,7 +110,7 @@ def adversary(
             case Receive(score_on=Batch() as batch) if idle:
                 answer = yield Receive(request.until, batch, pretend=True)
                 if isinstance(answer, Arrival) and isinstance(answer.body, Tensor):
-                    losses = _no_losses(node, batch)
+                    losses = _no_losses(len(batch), node.initial_model.device)
                     answer = Arrival(answer.sender, answer.round, answer.body, answer.time, losses)
             case Train():
                 chosen = request.model
@@ -128,7 +128,7 @@ def adversary(
                 answer = Selection([*request.models, request.own], 0)
             case Score() if idle:
                 yield Pretend(request, attack.blind)
-                answer = _no_losses(node, request.batch)
+                answer = _no_losses(len(request.batch), node.initial_model.device)
             case ScoreAll() if idle:
                 yield Pretend(request, attack.blind)
                 shape = len(request.models), len(request.batch)
@@ -207,14 +207,10 @@ def _spare(node: Node, number: int) -> Batch:
     return node.draw(node.on_rings.laps * node.rounds + number)[0]
 
 
-def _no_losses(node: Node, batch: Batch) -> Losses:
-    """Nobody will go by them; a rule may keep them, next to those of honest rounds."""
-    return Losses(_zeros(len(batch), node.initial_model.device))
-
-
 @cache
-def _zeros(length: int, device: torch.device) -> Tensor:
-    return torch.zeros(length, device=device)
+def _no_losses(length: int, device: torch.device) -> Losses:
+    """Nobody will go by them; a rule may keep them, next to those of honest rounds."""
+    return Losses(torch.zeros(length, device=device))
 
 
 def _state(

@@ -39,7 +39,7 @@ def kept(value: T) -> Promise[T]:
 class Losses:
     """The losses of one model on one batch; [model, sample] where several were asked for."""
 
-    __slots__ = ("_tensor",)
+    __slots__ = ("__weakref__", "_tensor")
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = tensor

@@ -13,6 +13,7 @@ Matrix products run in TF32 and cuDNN tries out its algorithms, unless `determin
 float32 and fixed algorithms.  The same text runs on a CPU, uncaptured: so it is tested anywhere.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -92,6 +93,7 @@ class GraphCompute(Compute):
         self._ring = self.board.join(self, self._kernels.sizes, models)
         self._pending: list[PlacedLosses] = []  # of one model, not computed yet
         self._pending_model = self.initial
+        self._copied = weakref.WeakKeyDictionary[Losses, PlacedLosses]()
         self._evaluators: dict[tuple[Pool, int], Evaluator] = {}
         self._streams: list[TrainingStream] = []
         self._parallel: dict[tuple[int, int], ParallelScoring] = {}
@@ -373,16 +375,19 @@ class GraphCompute(Compute):
         return Promise(keep)
 
     def _placed(self, promise: Losses) -> PlacedLosses:
-        """A promise of this device; others (from a checkpoint) are copied into a place."""
+        """A promise of this device.  Others, of a checkpoint or of a Byzantine node that does not
+        compare, are copied into a place, once.
+        """
         if isinstance(promise, PlacedLosses):
             return promise
-        losses = promise.wait()
-        board = self.board
-        board.widen(len(losses))
-        batch, place = Batch(np.arange(len(losses))), board.place(board.losses)
-        placed = PlacedLosses(self, batch, len(losses), place)
-        board.losses.tensor[placed.place, : len(losses)].copy_(losses)
-        placed.made = True
+        placed = self._copied.get(promise)
+        if placed is None:
+            losses, board = promise.wait(), self.board
+            board.widen(len(losses))
+            batch, place = Batch(np.arange(len(losses))), board.place(board.losses)
+            placed = self._copied[promise] = PlacedLosses(self, batch, len(losses), place)
+            board.losses.tensor[place, : len(losses)].copy_(losses)
+            placed.made = True
         return placed
 
 
