@@ -8,8 +8,9 @@ one computation.  If each asks before the first looks, that is the work of all o
 """
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -25,6 +26,7 @@ from basil.learning.cuda.turn import Turn, Turns
 from basil.learning.pool import Pool
 from basil.learning.promises import Pick
 
+Kind = Turn | Combination
 SPARE = 128  # rows that nobody has asked for
 
 
@@ -32,9 +34,9 @@ SPARE = 128  # rows that nobody has asked for
 class Group:
     """Tasks that are alike: one launch."""
 
-    kind: Turn | Combination
+    kind: Kind
     pick: Pick | None  # of a turn that selects
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[Task]
 
 
 class Board:
@@ -58,11 +60,10 @@ class Board:
         self._scores = 0  # the most batches that a model was scored on
         self._turns = Turns(kernels, kernels.working_model(start), self)
         self._launches: dict[object, Callable[[Sequence[Task]], None]] = {}
-        # What waits, in an order in which it can be done; and scores of models that are there.
-        self._waiting: list[Group] = []
-        self._first: list[Group] = []
-        self._last: dict[int, int] = {}  # ring -> the last of them that it has a part in
-        self._fills: dict[int, int] = {}  # row -> the one that fills it
+        # What waits: of each ring in its order; and scores of models that are there, in any.
+        self._waiting: dict[int, deque[tuple[Kind, Pick | None, Task]]] = {}
+        self._scoring: dict[Kind, list[Task]] = {}
+        self._filled: set[int] = set()  # rows, by what waits
 
     def join(self, ring: object, sizes: Tensor, models: int) -> int:
         """The number of a ring that is here until it is gone."""
@@ -116,11 +117,9 @@ class Board:
 
     def begin(self) -> None:
         """A new command is put together."""
-        self.models.begin(waits=bool(self._last))
+        self.models.begin(waits=bool(self._waiting))
 
-    def post(
-        self, ring: int, kind: Turn | Combination, task: Task, pick: Pick | None = None
-    ) -> None:
+    def post(self, ring: int, kind: Kind, task: Task, pick: Pick | None = None) -> None:
         """Work that may wait, if that is allowed now.
 
         It is done after all that the ring has asked for before: it may need that.  Scores need
@@ -130,35 +129,37 @@ class Board:
             self.settle(ring)
             self.do(Group(kind, pick, [task]))
             return
-        last = self._last.get(ring, -1)
-        if task.reads is not None and task.reads not in self._fills:
-            _group(self._first, 0, kind, pick)[0].tasks.append(task)
-            self._last[ring] = last
-            return
-        after = last if task.reads is None else self._fills[task.reads]
-        group, at = _group(self._waiting, after + 1, kind, pick)
-        group.tasks.append(task)
-        self._last[ring] = max(last, at)
-        self._fills.update((row, at) for row, _ in task.results)
+        mine = self._waiting.setdefault(ring, deque())
+        if task.reads is not None and task.reads not in self._filled:
+            self._scoring.setdefault(kind, []).append(task)
+        else:
+            mine.append((kind, pick, task))
+            self._filled.update(row for row, _ in task.results)
 
     def waits(self, ring: int) -> bool:
         """Whether something of this ring waits; if so, that counts."""
-        waits = ring in self._last
+        waits = ring in self._waiting
         self.waited += waits
         return waits
 
     def settle(self, ring: int) -> None:
         """Nothing of this ring waits any longer."""
-        if ring in self._last:
+        if ring in self._waiting:
             self.flush()
 
     def flush(self) -> None:
-        """Do what waits."""
-        waiting, self._waiting, self._first = [*self._first, *self._waiting], [], []
-        self._last.clear()
-        self._fills.clear()
-        for group in waiting:
-            self.do(group)
+        """Do what waits.  Who has the most to do goes first, or what others do alike with it later
+        would be done without it.
+        """
+        scoring, self._scoring = self._scoring, {}
+        waiting, self._waiting = self._waiting, {}
+        self._filled.clear()
+        for kind, tasks in scoring.items():
+            self.do(Group(kind, None, tasks))
+        while left := [mine for mine in waiting.values() if mine]:
+            kind, pick, _ = max(left, key=len)[0]
+            ready = [mine for mine in left if mine[0][0] is kind]
+            self.do(Group(kind, pick, [mine.popleft()[-1] for mine in ready]))
 
     def do(self, group: Group) -> None:
         """The same of several rings, now."""
@@ -212,14 +213,3 @@ class Board:
             torch.cuda.synchronize(self.device)  # none of them may still be running
         self._launches.clear()
         self.memory = GraphMemory()  # a pool goes with the last graph that was captured in it
-
-
-def _group(
-    groups: list[Group], at: int, kind: Turn | Combination, pick: Pick | None
-) -> tuple[Group, int]:
-    """The first of this kind, from there on, and where it is; a new one at the end if none is."""
-    while at < len(groups) and groups[at].kind is not kind:
-        at += 1
-    if at == len(groups):
-        groups.append(Group(kind, pick))
-    return groups[at], at
