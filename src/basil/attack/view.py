@@ -112,7 +112,7 @@ class Attack:
     function: Callable[..., Any]
     omniscient: bool = False  # it sees what all benign nodes sent last, else its own state only
     trains: bool = False  # it needs its node's honest update, else only the time of that passes
-    blind: bool = False  # it looks at no model's values
+    blind: bool = False  # it looks at no model's values: on a GPU they may not be there yet
     start: int = 1  # the round in which it begins
     work: Work | None = None  # what it trains on instead; it takes the time that it takes
     needs_sharing: bool = False  # it uses samples of others, which only data sharing gives it

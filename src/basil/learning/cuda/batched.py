@@ -109,7 +109,7 @@ class Batched:
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Once for any number of rings and samples; with all sizes open it takes thrice the time."""
+    """Once for any number of rings and samples: with all sizes left open it takes far longer."""
     fused = torch.compile(function, dynamic=False)
     leave_open = torch._dynamo.maybe_mark_dynamic
 
