@@ -30,7 +30,8 @@ KINDS = ["train", "select", "combine", "write"]
 def mixed(models: Tensor, losses: Tensor, number: Tensor, *, share: float) -> tuple[Tensor, Tensor]:
     """A model of several, and a number."""
     means = losses.mean(1)
-    return share * (means.softmax(0)[:, None] * models).sum(0) + 0.01 * number, means.min()
+    model = share * (means.softmax(0)[:, None] * models).sum(0)
+    return model + 0.01 * number.tanh(), means.min()  # bounded: values that run away differ by more
 
 
 def written(model: Tensor, losses: Tensor) -> Tensor:

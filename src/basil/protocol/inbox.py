@@ -72,6 +72,9 @@ class Inbox:
         self.numbering = numbering or Numbering()
         self.rule: Rule = place.rule or _nearest
         self.scores = place.rule is not None
+        # Those of its own last model too, while it waits: not in its turn.
+        self.scores_own = getattr(getattr(place.rule, "func", place.rule), "scores_own", False)
+        self.own_losses: Losses | None = None  # for the turn that is waited for
         self.predecessors = frozenset(self.ring.behind(node.id, place.reach))
         self.successors = self.ring.ahead(node.id, place.reach)
         self.elsewhere: Callable[[Arrival, Tensor], None] = lambda arrival, model: None
@@ -104,6 +107,8 @@ class Inbox:
     def wait_for_turn(self, k: int, batch: Batch) -> Protocol:
         """Take in models until the nearest predecessor's is here, or its deadline has passed."""
         state, step = self.state, self.ring.step(k, self.node.id)
+        if self.scores_own:
+            self.own_losses = yield Score(state.model, batch)
         for waiting in list(state.early.values()):
             assert isinstance(waiting.body, Tensor)
             self.take_in(waiting, waiting.body, step)
@@ -125,7 +130,8 @@ class Inbox:
                 stored.replace(Entry(entry.sender, entry.step, entry.model, promise, k))
             losses.append(promise)
         layers, lap = self.node.on_ring.layers, len(self.ring)
-        candidates = Candidates(entries, losses, own, batch, remembered, layers, lap)
+        mine, self.own_losses = self.own_losses, None
+        candidates = Candidates(entries, losses, own, batch, remembered, layers, lap, mine)
         return candidates, (yield from self.rule(candidates))
 
     def receivers(self, k: int) -> tuple[int, ...]:

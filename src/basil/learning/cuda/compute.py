@@ -124,16 +124,18 @@ class GraphCompute(Compute):
     # -- the primitives ------------------------------------------------------------------------
 
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
-        self._compute_scores()
+        if model is not self._pending_model:
+            self._compute_scores()
         board = self.board
         sizes = [len(batch.indices) for batch in batches]
         board.widen(max(sizes))
-        self._pending_model = model
-        self._pending = [
+        asked = [
             PlacedLosses(self, batch, size, board.place(board.losses))
             for batch, size in zip(batches, sizes, strict=True)
         ]
-        return list(self._pending)
+        self._pending_model = model
+        self._pending = [*self._pending, *asked]
+        return list(asked)
 
     def score_all(self, models: Tensor, batch: Batch) -> Losses:
         """Side by side: a node of a graph compares a dozen neighbours' models at once."""

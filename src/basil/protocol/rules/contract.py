@@ -28,6 +28,7 @@ class Candidates:
     state: dict[str, Any] = field(default_factory=dict)  # what the rule left a round ago
     layers: tuple[slice, ...] = ()  # where each layer of the network lies in a model
     lap: int = 1  # N: turns from one of this node's to its next
+    own_losses: Losses | None = None  # where the rule states `scores_own`
 
     @property
     def models(self) -> list[Tensor]:
@@ -37,6 +38,12 @@ class Candidates:
     def senders(self) -> tuple[int | None, ...]:
         """Who sent each candidate, and last oneself; None for x⁰ and for oneself."""
         return (*(None if e.sender == INITIAL else e.sender for e in self.entries), None)
+
+    def score_own(self) -> Generator[Score, Losses, Losses]:
+        """The losses of the node's own last model."""
+        if self.own_losses is None:
+            self.own_losses = yield Score(self.own, self.batch)
+        return self.own_losses
 
     def choose(self, pick: Pick, own: Losses | None = None) -> "RuleGenerator":
         """Go on from the candidate that is picked; from one's own model if it is garbage.

@@ -5,7 +5,6 @@ from functools import partial
 from torch import Tensor
 
 from basil.errors import UserError
-from basil.protocol.requests import Score
 from basil.protocol.rules.contract import Candidates, RuleGenerator
 from basil.protocol.rules.excess import above_the_lowest, first
 
@@ -27,7 +26,7 @@ def freshest(candidates: Candidates, *, z: float = 1.0, anchor: bool = True) -> 
     nearest.  Larger z: faster and less safe; z = 0 without anchor is the paper's rule.
     """
     non_negative(z, "z")
-    own = (yield Score(candidates.own, candidates.batch)) if anchor else None
+    own = (yield from candidates.score_own()) if anchor else None
     return (yield from candidates.choose(partial(_freshest, z=z), own))
 
 

@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from basil.learning.promises import Chosen, means_of
-from basil.protocol.requests import Combine, Score
+from basil.protocol.requests import Combine
 from basil.protocol.rules.contract import Candidates, Choice, RuleGenerator
 from basil.protocol.rules.excess import first
 from basil.protocol.rules.records import recalled, remembered
+from basil.table import states
 
 
+@states(scores_own=True)
 def gauntlet(candidates: Candidates, *, memory: float = 0.9) -> RuleGenerator:
     """Of the models that better one's own, that of the sender whose models did so most till now.
 
@@ -28,7 +30,7 @@ def gauntlet(candidates: Candidates, *, memory: float = 0.9) -> RuleGenerator:
     It costs S + 1 evaluations a turn.  Limits: a rating that was earned can be spent (`betrayal`).
     """
     records = recalled(candidates, memory)
-    own = yield Score(candidates.own, candidates.batch)
+    own = yield from candidates.score_own()
     rate, args = partial(_rated, memory=memory), ([*candidates.losses, own], records)
     number, known = yield Combine(rate, args=args)
     selected = Chosen([*candidates.models, candidates.own], number)

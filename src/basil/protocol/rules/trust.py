@@ -28,7 +28,7 @@ RENAMED = {
 KEPT = 0.9  # what a turn's mean square counts a round later
 
 
-@states(renamed=RENAMED)
+@states(renamed=RENAMED, scores_own=True)
 def trust(
     candidates: Candidates,
     *,
@@ -77,7 +77,7 @@ def trust(
     reach = region_reach * candidates.lap
     judge = partial(_judged, sizes=sizes, ratio=lineage_ratio, reach=reach, options=options)
 
-    scored = yield Score(own, candidates.batch)
+    scored = yield from candidates.score_own()
     evidence = (
         [*candidates.losses, scored],
         records,
