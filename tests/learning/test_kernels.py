@@ -64,10 +64,11 @@ def test_trust_is_one_program_for_several_rings(counters: list[Any]) -> None:
     ]
     for turn in ((), (started, torch.rand(3, 3))):
         args = [*rows, *turn]
-        for function, given in ((together, args), (one_by_one, [arg[:1] for arg in args])):
-            fused = kernels.fused(partial(function, judge), (function, len(turn)), judge)
-            found = Verdict(*fused(*given))
-            for ring in range(len(given[0])):
+        for function, rings in ((together, 3), (together, 2), (one_by_one, 1)):
+            key, many = (function, len(turn)), function is together
+            fused = kernels.fused(partial(function, judge), key, judge, rows=many)
+            found = Verdict(*fused(*(arg[:rings].clone() for arg in args)))
+            for ring in range(rings):
                 expected = judge(*(arg[ring] for arg in args))
                 for name, value in expected._asdict().items():
                     torch.testing.assert_close(getattr(found, name)[ring], value)

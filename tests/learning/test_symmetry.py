@@ -344,13 +344,15 @@ def test_the_form_hardly_lengthens_a_turn() -> None:
 
 @pytest.mark.parametrize("kind", ["mlp", "cifar-cnn", "batch norm", "residual"])
 def test_but_on_a_cpu_no_value_is_looked_at(kind: str) -> None:
-    """A CUDA graph holds the form of what arrives.  A tensor on `meta` has no values."""
+    """A CUDA graph holds the forms of what arrives.  A tensor on `meta` has no values."""
     case = Case(kind, 2)
-    case.canonical._signatures = [s.to("meta") for s in case.canonical._signatures]
-    case.canonical.sizes = sizes = case.canonical.sizes.to("meta")
-    model = case.model.to("meta")
-    assert case.canonical(model).shape == case.canonical.settled(model, sizes).shape == model.shape
+    model, sizes, *others = (x.to("meta") for x in (case.model, *case.canonical.measures))
+    assert case.canonical.form(model, sizes, *others).shape == model.shape
+    assert case.canonical.settled(model, sizes).shape == model.shape
     assert case.canonical.limits(model, model, sizes).shape == model.shape
+    models = torch.stack([model, model])  # of two rings
+    measures = [torch.stack([x, x]) for x in (sizes, *others)]
+    assert torch.vmap(case.canonical.form)(models, *measures).shape == models.shape
 
 
 def test_honest_training_is_never_too_loud() -> None:
@@ -370,7 +372,9 @@ def test_honest_training_is_never_too_loud() -> None:
         optimizer.step()
         if step % 100 == 99:
             model = layout.flatten(network)
-            assert torch.equal(canonical(model), canonical._same(model))
+            assert torch.equal(
+                canonical(model), canonical._same(model, canonical.sizes, canonical._signatures)
+            )
     assert nn.functional.cross_entropy(network(x), y) < 0.05
 
 

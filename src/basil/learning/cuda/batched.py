@@ -5,12 +5,11 @@ small to fill it.  Those of many rings are not.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from basil.learning.cuda.kernels import LINE, Kernels, outcome
+from basil.learning.cuda.kernels import LINE, Kernels, for_any_rings, outcome
 from basil.learning.cuda.layers import apply, layers_of
 from basil.learning.pool import Pool, Stored
 from basil.learning.promises import Pick, decide
@@ -28,9 +27,9 @@ class Batched:
         self._step: Callable[..., Tensor] = self._step_plainly
         self._settled: Callable[..., Tensor] = self._settled_plainly
         if kernels.compiled:
-            self._judge = _compiled(self._judge)
-            self._step = _compiled(self._step)
-            self._settled = _compiled(self._settled)
+            self._judge = for_any_rings(torch.compile(self._judge, dynamic=False))
+            self._step = for_any_rings(torch.compile(self._step, dynamic=False))
+            self._settled = for_any_rings(torch.compile(self._settled, dynamic=False))
 
     @property
     def possible(self) -> bool:
@@ -106,22 +105,6 @@ class Batched:
     def _settled_plainly(self, vectors: Tensor, sizes: Tensor) -> Tensor:
         assert self._kernels.canonical is not None
         return _each(self._kernels.canonical.settled, vectors, sizes)
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Once for any number of rings and samples: with all sizes left open it takes far longer."""
-    fused = torch.compile(function, dynamic=False)
-    leave_open = torch._dynamo.maybe_mark_dynamic
-
-    def call(*args: Tensor | Stored) -> Any:
-        for arg in args:
-            for tensor in [arg] if isinstance(arg, Tensor) else arg[:2]:
-                leave_open(tensor, 0)
-                if tensor.dtype == torch.int64 and tensor.ndim == 2:  # [ring, sample]
-                    leave_open(tensor, 1)
-        return fused(*args)
-
-    return call
 
 
 def _each(function: Callable[..., Tensor], *args: Tensor) -> Tensor:

@@ -90,9 +90,15 @@ class Combination:
     """
 
     def __init__(
-        self, work: Work, sources: tuple[Source, ...], scoring: Turn, made: Any, size: int
+        self,
+        work: Work,
+        what: object,  # makes two functions the same
+        sources: tuple[Source, ...],
+        scoring: Turn,
+        made: Any,
+        size: int,
     ) -> None:
-        self.work, self.sources, self.scoring = work, sources, scoring
+        self.work, self.what, self.sources, self.scoring = work, what, sources, scoring
         self.outputs = [Output(tensor, size) for tensor in _row(made)]
         self._single = isinstance(made, Tensor)
 
@@ -167,8 +173,10 @@ class Combined:
     def _combine(self, commands: Tensor) -> None:
         self._runs += 1
         if self._runs == PLAIN_RUNS:  # the next is captured: by then it must have run
-            key, bare = (self._kind, self._rings), _bare(self._kind.work)
-            self._function = self._kernels.fused(self._function, key, bare)
+            kind, together = self._kind, self._at_a_time > 1
+            self._function = self._kernels.fused(
+                self._function, (kind.what, kind.sources, together), kind.what, rows=together
+            )
         if self._scored:
             self._take(self._kind.scoring, None, commands[:, : self._scored])
             commands = commands[:, self._scored :]
@@ -220,10 +228,6 @@ def together(work: Work, *args: Tensor) -> Any:
 def one_by_one(work: Work, *args: Tensor) -> tuple[Tensor, ...]:
     made = [_row(work(*some)) for some in zip(*args, strict=True)]
     return tuple(torch.stack(some) for some in zip(*made, strict=True))
-
-
-def _bare(work: Work) -> Work:
-    return work.func if isinstance(work, partial) else work
 
 
 def copy_all(to: Sequence[Tensor], what: Sequence[Tensor]) -> None:

@@ -26,7 +26,6 @@ from torch import Tensor, nn
 
 from basil.learning.compute import Compute, Job, Tested
 from basil.learning.cuda.board import Board
-from basil.learning.cuda.captured import Captured
 from basil.learning.cuda.combination import Combination, gathered
 from basil.learning.cuda.evaluator import Evaluator
 from basil.learning.cuda.kernels import Kernels
@@ -97,7 +96,6 @@ class GraphCompute(Compute):
         self._evaluators: dict[tuple[Pool, int], Evaluator] = {}
         self._streams: list[TrainingStream] = []
         self._parallel: dict[tuple[int, int], ParallelScoring] = {}
-        self._captured_form: Captured | None = None
 
     @property
     def waited(self) -> int:
@@ -124,7 +122,8 @@ class GraphCompute(Compute):
     # -- the primitives ------------------------------------------------------------------------
 
     def score(self, model: Tensor, batches: Sequence[Batch]) -> list[Losses]:
-        if model is not self._pending_model:
+        # Who made a model asks for its score, too, before its receivers do.
+        if model is not self._pending_model or len(self._pending) > 1:
             self._compute_scores()
         board = self.board
         sizes = [len(batch.indices) for batch in batches]
@@ -149,12 +148,12 @@ class GraphCompute(Compute):
         return Losses(scoring.score(models, batch))
 
     def _in_canonical_form(self, model: Tensor) -> Tensor:
-        """In one launch."""
-        if self._captured_form is None:
-            assert self.canonical is not None
-            form = self._kernels.fused(self.canonical, "form", self.canonical)
-            self._captured_form = Captured(form, model, self.board.memory)
-        return self._captured_form(model)
+        """Together with those of other rings: they differ in what they measure by."""
+        mine, shared = self.canonical, self.board.kernels.canonical
+        assert mine is not None
+        assert shared is not None
+        form: Tensor = self.combine(shared.form, [model, *mine.measures])
+        return form
 
     def combine(self, work: Callable[..., Any], args: Sequence[Argument]) -> Any:
         """In one launch: what takes forty operations would keep the host busy for a whole turn."""
@@ -173,7 +172,7 @@ class GraphCompute(Compute):
         if kind is None:  # the first of its kind shows what comes out
             self.flush()
             made = super().combine(work, args)
-            board.combinations[key] = Combination(work, sources, scoring, made, size)
+            board.combinations[key] = Combination(work, *key, made, size)
             return made
         if scoring.scores:
             task.put_before(self._scores(self._pending))

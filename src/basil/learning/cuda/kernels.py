@@ -99,19 +99,22 @@ class Kernels:
         vector[0, : self.layout.size] = start
         return WorkingModel(vector, self.layout)
 
-    def fused(self, function: Callable[..., Any], kind: object, of: object) -> Callable[..., Any]:
+    def fused(
+        self, function: Callable[..., Any], kind: object, of: object, rows: bool = False
+    ) -> Callable[..., Any]:
         """A function that will be called for arguments of this kind again; `of`: what it applies.
 
         What a rule makes of its losses is a hundred operations on a few numbers: compiled, a dozen.
         That pays where few shapes come again and again, as in a ring; a graph's nodes have as many
-        shapes as numbers of neighbours.
+        shapes as numbers of neighbours.  `rows`: of any number of rings, two or more.
         """
         if kind not in self._fused:
             self._shapes[of] += 1
             if self.compiled and self._shapes[of] <= SHAPES:
                 # What is compiled is kept with a function's code, and only a few times with each.
                 called = FunctionType(_called.__code__.replace(), globals())
-                function = partial(torch.compile(called, dynamic=False), function)
+                compiled = torch.compile(called, dynamic=False)
+                function = partial(for_any_rings(compiled) if rows else compiled, function)
             self._fused[kind] = function
         return self._fused[kind]
 
@@ -198,6 +201,25 @@ class Kernels:
             self.network.train(training)
             for norm in self._frozen_norms:
                 norm.eval()
+
+
+def for_any_rings(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiled once for any number of rings and samples: with all sizes left open it takes far
+    longer.
+    """
+    leave_open = torch._dynamo.maybe_mark_dynamic
+
+    def call(*args: Any) -> Any:
+        for arg in args:
+            tensors = arg[:2] if isinstance(arg, tuple) else [arg]  # of what a pool has stored
+            for tensor in tensors:
+                if isinstance(tensor, Tensor):
+                    leave_open(tensor, 0)
+                    if tensor.dtype == torch.int64 and tensor.ndim == 2:  # [ring, sample]
+                        leave_open(tensor, 1)
+        return function(*args)
+
+    return call
 
 
 def outcome(loss: Loss, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,7 @@ loud as one likes, and each gets a gradient of that size.  So a unit that is rea
 function, and then the loss shows it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -68,7 +69,8 @@ class Canonical:
             fan_in = units.gauge.before * units.gauge.after
             self.sizes[i] = torch.where(size > 0, size, fan_in**-0.5)
         self.sizes[-1] = self._normal(initial, self.sizes)[1]
-        self._loudest = [(units, _loudest(units, initial)) for units in symmetries.scaled]
+        loudest = [_loudest(units, initial) for units in symmetries.scaled]
+        self._loudest = initial.new_tensor(loudest)
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
         self._bases = bases(symmetries.pairs, initial)
 
@@ -76,40 +78,50 @@ class Canonical:
         return (
             isinstance(other, Canonical)
             and self.alike(other)
-            and torch.equal(self.sizes, other.sizes)
-            and self._loudest == other._loudest
-            and all(map(torch.equal, self._signatures, other._signatures))
+            and all(map(torch.equal, self.measures, other.measures))
         )
 
     def __hash__(self) -> int:
         return hash(self.symmetries)
 
     def alike(self, other: "Canonical | None") -> bool:
-        """Whether models of the other are `settled` and have `limits` as here, with its `sizes`."""
+        """Whether it is the same for models of the other, with its `sizes` and `measures`."""
         return (
             other is not None
             and self.symmetries == other.symmetries
             and self._bases == other._bases
         )
 
+    @property
+    def measures(self) -> tuple[Tensor, ...]:
+        """All that a form takes from x⁰."""
+        return self.sizes, self._loudest, *self._signatures
+
     def __call__(self, model: Tensor) -> Tensor:
         """A new vector; the same function, but for what is too loud."""
-        form = self._same(model)
-        heard = [(units, *_heard(units, form, loudest)) for units, loudest in self._loudest]
-        above = ((sizes > most).any() for _, sizes, most in heard)
+        return self.form(model, *self.measures)
+
+    def form(self, model: Tensor, sizes: Tensor, loudest: Tensor, *signatures: Tensor) -> Tensor:
+        """The form of a model by these `measures`."""
+        form = self._same(model, sizes, signatures)
+        heard = [
+            (units, *_heard(units, form, most))
+            for units, most in zip(self.symmetries.scaled, loudest, strict=True)
+        ]
+        above = ((size > most).any() for _, size, most in heard)
         if not heard or (form.device.type == "cpu" and not any(above)):
             return form
         softer, too_loud = form.clone(), []
-        for units, sizes, most in heard:
-            loud = (sizes > most) & (most > 0)
-            units.read(softer, torch.where(loud, sizes / (SOFT * most), 1.0))
+        for units, size, most in heard:
+            loud = (size > most) & (most > 0)
+            units.read(softer, torch.where(loud, size / (SOFT * most), 1.0))
             too_loud.append(loud.any())
-        return torch.where(torch.stack(too_loud).any(), self._same(softer), form)
+        return torch.where(torch.stack(too_loud).any(), self._same(softer, sizes, signatures), form)
 
-    def _same(self, model: Tensor) -> Tensor:
+    def _same(self, model: Tensor, sizes: Tensor, signatures: Sequence[Tensor]) -> Tensor:
         """The one of all that are the same function."""
-        vector = self._scaled(model, self.sizes)
-        for units, ours in zip(self.symmetries.ordered, self._signatures, strict=True):
+        vector = self._scaled(model, sizes)
+        for units, ours in zip(self.symmetries.ordered, signatures, strict=True):
             order = places(ours, signature(units, vector))
             if order is not None:
                 units.permute(vector, order)
@@ -270,7 +282,7 @@ def _loudest(units: Units, initial: Tensor) -> float:
     return LOUD * float(sizes.max() / usual) if usual > 0 else torch.inf
 
 
-def _heard(units: Units, form: Tensor, loudest: float) -> tuple[Tensor, Tensor]:
+def _heard(units: Units, form: Tensor, loudest: Tensor) -> tuple[Tensor, Tensor]:
     """How loud each unit is, and how loud one may be."""
     sizes = _loudness(units, form)
     return sizes, loudest * _median(sizes)

@@ -21,7 +21,7 @@ def signature(units: Units, vector: Tensor) -> Tensor:
     rows = units.gauge.rows(vector)
     some: Tensor = rows[:, :: -(-rows.shape[1] // ENOUGH)].nan_to_num(0, 0, 0)
     length: Tensor = torch.linalg.vector_norm(some, dim=1, keepdim=True)
-    return some / length.clamp_(min=1e-12)
+    return some / length.clamp(min=1e-12)
 
 
 def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
