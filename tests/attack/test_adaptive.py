@@ -52,7 +52,7 @@ def test_who_would_be_seen_is_honest() -> None:
 
 
 def test_ascent_by_hand() -> None:
-    """From (1, 1) to (4, 2): back by (3, 1), of which no more than √5 is in the region."""
+    """From (1, 1) to (4, 2): back by (3, 1), of which no more than √5 is allowed."""
     seen = view(chosen=torch.ones(2), honest=torch.tensor([4.0, 2.0]), layout=PAIR, lap=4)
     found = sent("brink", seen, lambda model: torch.zeros(2), c=0.25, direction="ascent")
     torch.testing.assert_close(found, torch.tensor([4 - math.sqrt(5), 1.0]))
@@ -121,9 +121,7 @@ def test_brink_against_a_literal_twin(
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), hidden=st.integers(1, 9), c=st.floats(0.01, 3.0))
-def test_edge_is_in_a_corner_of_the_next_benign_receivers_region(
-    seed: int, hidden: int, c: float
-) -> None:
+def test_edge_is_a_lap_away_from_the_next_benign_receiver(seed: int, hidden: int, c: float) -> None:
     layout = layout_of(mlp((3,), 2, hidden=hidden))
     draw = torch.Generator().manual_seed(seed)
     benign = {j: torch.randn(layout.size, generator=draw) for j in (10, 11)}
@@ -133,6 +131,13 @@ def test_edge_is_in_a_corner_of_the_next_benign_receivers_region(
     assert isinstance(found, Tensor)
     away = (found - benign[11]).abs()
     torch.testing.assert_close(away, torch.tensor(half_widths(seen, c)), atol=1e-5, rtol=1e-4)
+
+
+def test_creep_by_hand() -> None:
+    """From (1, 1) to (4, 2): no coordinate changes by more than 3, twice that is a bias of 7."""
+    seen = view(chosen=torch.ones(2), honest=torch.tensor([4.0, 2.0]), layout=PAIR)
+    assert torch.equal(ATTACKS["creep"](seen), torch.tensor([4.0, 7.0]))  # type: ignore[arg-type]
+    assert torch.equal(ATTACKS["creep"](seen, kin=1.0, coordinate=0), torch.tensor([4.0, 2.0]))  # type: ignore[arg-type]
 
 
 def test_among_byzantine_nodes_the_edge_is_honest() -> None:

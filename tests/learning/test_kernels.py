@@ -15,7 +15,7 @@ from basil.learning.cuda.combination import one_by_one, together
 from basil.learning.cuda.kernels import SHAPES, Kernels
 from basil.learning.models import MODELS, cross_entropy
 from basil.learning.pool import Pool
-from basil.protocol.rules.trust import Options, Verdict, _judged
+from basil.protocol.rules.trust import Verdict, _judged
 
 
 @pytest.fixture
@@ -52,8 +52,7 @@ def test_trust_is_one_program_for_several_rings(counters: list[Any]) -> None:
     kernels = Kernels(plain.network, plain.layout, cross_entropy, pool, True)
     of_a_step = len(counters)
     torch.manual_seed(0)
-    options = Options(z=2.0, memory=0.98, learnt_share=0.1, excess_limit=2.0)
-    judge = partial(_judged, sizes=(3, 4), ratio=2.0, reach=10.0, options=options)
+    judge = partial(_judged, z=2.0, ratio=2.0, memory=0.9)
     started, double = torch.randn(3, 7), torch.float64
     rows = [
         torch.rand(3, 5, 16),  # losses of four candidates, and one's own

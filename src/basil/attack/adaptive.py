@@ -1,12 +1,12 @@
 """Attacks by nodes that know the rule of those they send to, and its constants.
 
-Three things hold a lie back.  A rule that compares losses goes on from a model only if one batch
-cannot tell it from the best: within z standard errors of the paired difference.  A rule with a
-trust region pulls what it goes on from into its own last model ± c·N·s, coordinate by coordinate,
-where N is the number of turns in a lap and s the root mean square of its own steps in that layer.
-Who knows z and c goes just as far, all the same way: what each turn adds is then not averaged
-out by the next, and the sum over a lap is what hurts.  And a rule that counts turns prefers models
-that go back to other stored ones: who knows that sends some that seem to.
+Two things hold a lie back.  A rule that compares losses goes on from a model only if one batch
+cannot tell it from the best: within z standard errors of the paired difference.  And a rule that
+counts turns prefers models that go back to other stored ones, by turns that look like its own: who
+knows that sends some that seem to.  Who knows the constants goes just as far, all the same way:
+what each turn adds is then not averaged out by the next, and the sum over a lap is what hurts.
+A lap's worth is N·s in a coordinate, with N the turns of a lap and s the root mean square of one's
+own step in that layer: as far as all its turns would go in one direction.
 
 A Byzantine node knows neither its receiver's batch nor its steps.  It has its own, drawn in the
 same way.
@@ -23,7 +23,6 @@ from basil.attack.omniscient import mean_of_benign
 from basil.attack.view import Trial, View, declares
 from basil.protocol.requests import ScoreAll
 from basil.protocol.rules.excess import excess, first
-from basil.protocol.rules.trust import mean_squares, region
 
 EASE = 0.5  # how much shorter each shift is than the one tried before it
 
@@ -40,15 +39,14 @@ def brink(
 ) -> Trial:
     """x + 2^−i u with the smallest i < `tries` that a batch cannot tell from x; if none, x itself.
 
-    x is the honest model, and u the shift in a direction to the edge of the region, c·N·s:
+    x is the honest model, and u a shift of up to c·N·s in every coordinate:
     "coordinate": (c·N·s) e_c, by default on the last bias; "signs": ± c·N·s in every coordinate,
-    with signs drawn once for all; "ascent": −c·N (x − x̄), its own update reversed, cut off at
-    the edge.  A batch tells if mean(d) > z · sd(d) / √B, with d the difference of the losses on
+    with signs drawn once for all; "ascent": −c·N (x − x̄), its own update reversed, cut off
+    there.  A batch tells if mean(d) > z · sd(d) / √B, with d the difference of the losses on
     each sample.  It is one of the node's own samples that x was not just trained on.
 
     No publication's: `freshest` and `trust` invite it, since they let pass what is within z of
-    the best, and a region does, since it lets pass what is inside it.  Trying takes the time of
-    `tries` + 1 evaluations.  Against a rule without a region: a large c, and more tries.
+    the best.  Trying takes the time of `tries` + 1 evaluations.
 
     Limits: where losses are nearly linear, the noise shrinks with the shift as the harm does.  Then
     a batch that tells the longest shift tells all of them, and the node is honest for this turn.
@@ -68,13 +66,13 @@ def brink(
 
 @declares(omniscient=True, trains=True)
 def edge(view: View, *, c: float = 1.0) -> Tensor:
-    """x_j ± c·N·s in every coordinate: the corner of the next benign receiver's trust region.
+    """x_j ± c·N·s in every coordinate: a lap of turns away from what receiver j sent.
 
-    x_j is what receiver j sent last; the signs are drawn once for all.
+    x_j is what the next benign receiver sent last; the signs are drawn once for all.
 
-    No publication's: against a rule that pulls models in and does not score what comes out.  There
-    every coordinate of what j goes on from is as far off as it can be, and each sender's successor
-    starts where the last one was pushed.  Without care for the loss: a rule that scores sees it.
+    No publication's: against a rule that trusts what is near its own model.  There every coordinate
+    of what j goes on from is as far off as it can be, and each sender's successor starts where the
+    last one was pushed.  Without care for the loss: a rule that scores sees it.
     """
     positive("c", c)
     benign = view.benign
@@ -102,10 +100,29 @@ def stall(view: View, *, kin: float = 2.0) -> Tensor:
     return mean_of_benign(view) + aside
 
 
+@declares(trains=True)
+def creep(view: View, *, kin: float = 2.0, coordinate: int = -1) -> Tensor:
+    """x + kin · max|x − x̄| e_c: an honest model, and one coordinate a little further every time.
+
+    x is the honest model, trained from x̄; c is by default the last bias.  No publication's: it is
+    `drift` for a rule that counts turns by their length and their largest coordinate (`trust`).
+    The lie holds the work of an honest turn, so that all else about it is right.
+    """
+    positive("kin", kin)
+    slot_of(coordinate, view.layout)
+    lie = view.honest.clone()
+    lie[coordinate] = view.chosen[coordinate] + kin * (view.honest - view.chosen).abs().amax()
+    return lie
+
+
 def _half_width(view: View, c: float) -> Tensor:
     """c·N·s for every coordinate, with s from this node's own step."""
-    sizes = [layer.stop - layer.start for layer in view.layout.layers]
-    return region(mean_squares(view.honest - view.chosen, sizes), sizes, c * view.lap)
+    step = view.honest - view.chosen
+    widths = [
+        (c * view.lap * step[layer].square().mean().sqrt()).expand(layer.stop - layer.start)
+        for layer in view.layout.layers
+    ]
+    return torch.cat(widths)
 
 
 def _signs(view: View) -> Tensor:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from basil.attack.adaptive import brink, edge, stall
+from basil.attack.adaptive import brink, creep, edge, stall
 from basil.attack.adversary import lies_in
 from basil.attack.check import at_least
 from basil.attack.data import backdoor, label_flip, sybils
@@ -77,6 +77,7 @@ ATTACKS: Table[Attack] = Table(
         "brink": brink,
         "edge": edge,
         "stall": stall,
+        "creep": creep,
         "rescale": rescale,
         "permute": permute,
         "ballast": ballast,

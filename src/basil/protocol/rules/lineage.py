@@ -1,5 +1,7 @@
 """Which stored models go back to which, and how many turns are in them, as far as one can see."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -7,13 +9,20 @@ from torch.nn.functional import pad
 LINE = 512
 
 
-def lineage(models: Tensor, length: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
-    """Of models [S, d], nearest predecessor's first: how many turns, and which go back to others.
+class Length(NamedTuple):
+    """Of a usual turn."""
 
-    Model j goes back to the older one that is nearest to it, if that is no farther than ratio · ℓ,
-    with ℓ the length of a usual turn.  Then it has one turn more; or as many, if the two are nearer
-    than ℓ / ratio, since then nobody has worked on it.  A model that goes back to no stored one
-    counts no turns.
+    norm: Tensor
+    peak: Tensor  # the most by which it changes a coordinate
+
+
+def lineage(models: Tensor, turn: Length, ratio: float) -> Tensor:
+    """How many turns are in each of models [S, d], nearest predecessor's first.
+
+    Model j goes back to the older one that is nearest to it, if no more than `ratio` usual turns
+    lie between them, by their norm and by their largest coordinate.  Then it has one turn more; or
+    as many, if the two are nearer than 1/ratio of a turn, since then nobody has worked on it.  A
+    model that goes back to no stored one counts no turns.
     """
     products = _products(models.double())  # turns are short beside what a lap, or a lie, adds up to
     squares = products.diagonal()
@@ -21,15 +30,16 @@ def lineage(models: Tensor, length: Tensor, ratio: float) -> tuple[Tensor, Tenso
     rows = torch.arange(len(models), device=models.device)
     older = rows > rows[:, None]
     distance, nearest = torch.where(older & apart.isfinite(), apart, torch.inf).min(1)
-    related = distance <= ratio * length
-    worked = (related & (distance >= length / ratio)).double()
+    change = models - models[nearest]
+    related = (distance <= ratio * turn.norm) & (change.abs().amax(1) <= ratio * turn.peak)
+    worked = (related & (distance >= turn.norm / ratio)).double()
     parent = ((rows == nearest[:, None]) & related[:, None]).double()
     # Σ parentⁿ worked, the sum over all ancestors: (1 + P)(1 + P²)(1 + P⁴)…
     turns, power = worked + parent @ worked, parent
     for _ in range((len(models) - 1).bit_length() - 1):
         power = power @ power
         turns = turns + power @ turns
-    return turns, related
+    return turns
 
 
 def _products(models: Tensor) -> Tensor:

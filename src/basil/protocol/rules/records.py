@@ -6,8 +6,6 @@ from torch import Tensor
 from basil.errors import UserError
 from basil.protocol.rules.contract import Candidates
 
-MOST = 3.0  # standard errors that one round may count: none ruins or redeems anybody
-
 
 def recalled(candidates: Candidates, memory: float) -> list[Tensor]:
     """The record of each candidate's sender as it was left a round ago."""
