@@ -97,10 +97,8 @@ class Combination:
         scoring: Turn,
         made: Any,
         size: int,
-        fused: bool,
     ) -> None:
         self.work, self.what, self.sources, self.scoring = work, what, sources, scoring
-        self.fused = fused
         self.outputs = [Output(tensor, size) for tensor in _row(made)]
         self._single = isinstance(made, Tensor)
 
@@ -174,9 +172,7 @@ class Combined:
 
     def _combine(self, commands: Tensor) -> None:
         self._runs += 1
-        if (
-            self._runs == PLAIN_RUNS and self._kind.fused
-        ):  # the next is captured: by then it must have run
+        if self._runs == PLAIN_RUNS:  # the next is captured: by then it must have run
             kind, together = self._kind, self._at_a_time > 1
             self._function = self._kernels.fused(
                 self._function, (kind.what, kind.sources, together), kind.what, rows=together

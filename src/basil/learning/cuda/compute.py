@@ -152,15 +152,11 @@ class GraphCompute(Compute):
         mine, shared = self.canonical, self.board.kernels.canonical
         assert mine is not None
         assert shared is not None
-        form: Tensor = self._combine(shared.form, [model, *mine.measures], fused=False)
+        form: Tensor = self.combine(shared.form, [model, *mine.measures])
         return form
 
     def combine(self, work: Callable[..., Any], args: Sequence[Argument]) -> Any:
         """In one launch: what takes forty operations would keep the host busy for a whole turn."""
-        return self._combine(work, args, fused=True)
-
-    def _combine(self, work: Callable[..., Any], args: Sequence[Argument], fused: bool) -> Any:
-        """`fused`: compiled, too.  A form takes a minute to compile, and saves less than that."""
         if not args:
             self.catch_up()
             return work()
@@ -176,7 +172,7 @@ class GraphCompute(Compute):
         if kind is None:  # the first of its kind shows what comes out
             self.flush()
             made = super().combine(work, args)
-            board.combinations[key] = Combination(work, *key, made, size, fused)
+            board.combinations[key] = Combination(work, *key, made, size)
             return made
         if scoring.scores:
             task.put_before(self._scores(self._pending))
