@@ -48,10 +48,11 @@ def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
                 return None
             break
         belongs = torch.where(mutual, best, belongs)
-        found, taken = found + mutual, taken.scatter_add(0, best, mutual.long())
+        taken = taken + (mutual[:, None] & (best[:, None] == rows)).sum(0)
+        found = found + mutual
         likeness = likeness.masked_fill((found[:, None] + taken) > 0, -1.0)
     free = (found + taken == 0).long()  # in a place that nobody else takes
     found, taken = found + free, taken + free
     free_rows, free_columns = (who.argsort(stable=True) for who in (found, taken))
-    rest = torch.empty_like(rows).scatter(0, free_rows, free_columns)
+    rest = free_columns[free_rows.argsort()]
     return torch.where(found > 0, belongs, rest)

@@ -87,7 +87,7 @@ class Units:
         # (A filter for each channel both reads it and makes the next: it is moved once.)
         for part in dict.fromkeys((*self.makes, *self.squares, *self.reads)):
             view = part.of(vector)
-            view.copy_(view.index_select(1, order))
+            view.copy_(view[:, order])
 
 
 @dataclass(frozen=True)
