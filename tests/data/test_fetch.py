@@ -191,17 +191,19 @@ def test_wrong_bytes_are_not_kept(server, folder):
     assert len(server.asked) == 1
 
 
-def test_a_wrong_file_from_earlier_is_replaced_or_at_least_removed(server, folder):
+def test_a_wrong_file_from_earlier_is_replaced_or_at_least_set_aside(server, folder):
     folder.mkdir()
     (folder / "file.gz").write_bytes(b"wrong")
     get("mnist", progress=False)
+    assert listing(folder) == ["file.gz"]
     assert (folder / "file.gz").read_bytes() == CONTENT
 
     (folder / "file.gz").write_bytes(b"wrong")
     del server.files["file.gz"]
     with pytest.raises(UserError, match="404"):
         get("mnist", progress=False)
-    assert listing(folder) == []
+    assert listing(folder) == ["file.gz.wrong"]
+    assert (folder / "file.gz.wrong").read_bytes() == b"wrong"
 
 
 def test_what_the_server_refuses_is_not_asked_for_again(server, folder):

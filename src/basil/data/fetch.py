@@ -70,17 +70,20 @@ def _fetch(name: str, download: Download, folder: Path, progress: bool) -> Path:
 
     target: Path = folder / download.file
     part = target.with_name(target.name + ".part")
+    aside = target.with_name(target.name + ".wrong")
     again = f"run `basil data get {name}` again"
     try:
         if target.exists() and _has(target, download.checksum):
             return target
-        target.unlink(missing_ok=True)  # a wrong file from earlier: nobody should load it
+        if target.exists():  # nobody should load it; but it may be somebody's only copy
+            target.replace(aside)
         with _progress_bar(download.file, progress) as report:
             stale = True
             while stale:  # the old piece may be of another version: once more, from zero
                 stale = Resume(part, report, ATTEMPTS, PAUSE).fetch(download.url)
                 if _has(part, download.checksum):
                     os.replace(part, target)
+                    aside.unlink(missing_ok=True)
                     return target
                 part.unlink()
         what = (
@@ -93,6 +96,8 @@ def _fetch(name: str, download: Download, folder: Path, progress: bool) -> Path:
             what += f" to continue after the {part.stat().st_size} bytes it has"
     except OSError as error:
         what = f"{target} cannot be written ({error.strerror}); make room and {again}"
+    if aside.exists():
+        what += f"; what was there is now {aside.name}"
     raise UserError(what)
 
 
