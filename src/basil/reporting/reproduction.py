@@ -25,7 +25,12 @@ from basil.reporting.verdict import Traced, Verdict, unit_of
 FACTS, README, CURVES, PICTURE = "reproduction.json", "README.md", "curves.csv", "figure"
 METRICS = ("worst", "mean")
 # As titles of figures have them.
-DATA_TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST"}
+DATA_TITLES = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+}
 LAST = ("rounds", "seeds", *METRICS)
 
 
