@@ -103,30 +103,34 @@ class Canonical:
 
     def form(self, model: Tensor, sizes: Tensor, loudest: Tensor, *signatures: Tensor) -> Tensor:
         """The form of a model by these `measures`."""
-        form = self._same(model, sizes, signatures)
+        vector = self._scaled(model, sizes)
+        if self._bases:  # how loud a unit is hangs on them
+            self._arrange(vector, signatures)
         heard = [
-            (units, *_heard(units, form, most))
+            (units, *_heard(units, vector, most))
             for units, most in zip(self.symmetries.scaled, loudest, strict=True)
         ]
-        above = ((size > most).any() for _, size, most in heard)
-        if not heard or (form.device.type == "cpu" and not any(above)):
-            return form
-        softer, too_loud = form.clone(), []
-        for units, size, most in heard:
-            loud = (size > most) & (most > 0)
-            units.read(softer, torch.where(loud, size / (SOFT * most), 1.0))
-            too_loud.append(loud.any())
-        return torch.where(torch.stack(too_loud).any(), self._same(softer, sizes, signatures), form)
+        looks, above = vector.device.type == "cpu", ((size > most).any() for _, size, most in heard)
+        if heard and (not looks or any(above)):
+            softer, too_loud = vector.clone(), []
+            for units, size, most in heard:
+                loud = (size > most) & (most > 0)
+                units.read(softer, torch.where(loud, size / (SOFT * most), 1.0))
+                too_loud.append(loud.any())
+            again = self._scaled(softer, sizes)
+            vector = torch.where(torch.stack(too_loud).any(), again, vector)
+        elif self._bases:
+            return vector
+        self._arrange(vector, signatures)
+        return vector
 
-    def _same(self, model: Tensor, sizes: Tensor, signatures: Sequence[Tensor]) -> Tensor:
-        """The one of all that are the same function."""
-        vector = self._scaled(model, sizes)
+    def _arrange(self, vector: Tensor, signatures: Sequence[Tensor]) -> None:
+        """In place: units in x⁰'s order, and pairs in its basis."""
         for units, ours in zip(self.symmetries.ordered, signatures, strict=True):
             order = places(ours, signature(units, vector))
             if order is not None:
                 units.permute(vector, order)
         self._straighten(vector)
-        return vector
 
     def settled(self, model: Tensor, sizes: Tensor) -> Tensor:
         """The same for a model that was in this form and took a step.
