@@ -214,6 +214,29 @@ def test_two_test_sets_by_turns(device: str) -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_a_node_scores_its_model_with_those_who_receive_it(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one pass.  But x⁰, which a hundred nodes score for themselves, is not one of a hundred."""
+    plain, fast, batches = both("cnn", device)
+    passes, post = list[int](), fast.board.post
+
+    def counted(ring: int, kind: Any, task: Any, pick: Any = None) -> None:
+        passes.append(kind.scores)
+        post(ring, kind, task, pick)
+
+    monkeypatch.setattr(fast.board, "post", counted)
+    model = plain.train(plain.initial, batches[:1], 0.1, lambda: 1)
+    found = fast.score(model, batches[:1]) + fast.score(model, batches[1:4])
+    for one, other in zip(found, plain.score(model, batches[:4]), strict=True):
+        torch.testing.assert_close(one.wait(), other.wait(), **CLOSE)
+    assert passes == [4]
+    found = [fast.score(plain.initial, [batch])[0] for batch in batches]
+    for one, other in zip(found, plain.score(plain.initial, batches), strict=True):
+        torch.testing.assert_close(one.wait(), other.wait(), **CLOSE)
+    assert max(passes[1:]) == 2
+
+
 def test_places_are_used_again_and_grow(device: str) -> None:
     plain, fast, batches = both("cnn", device)
     # More than there are places at first:

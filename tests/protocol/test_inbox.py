@@ -4,6 +4,7 @@ Node 3 of five in the order of their ids, S = 2: it stores models of nodes 2 and
 own to nodes 4 and 0.  A model is one number.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from basil.protocol.requests import (
     Train,
 )
 from basil.protocol.rules import Candidates, Choice, RuleGenerator
+from basil.table import states
 from basil.topology import Ring
 
 from ring_helpers import Quadratic, plain_node
@@ -311,3 +313,29 @@ def test_after_a_restart_rule_and_optimiser_remember_what_they_did() -> None:
     again.take_turn()
     assert float(tensor_of(again.trained[0].model)) == 3.0
     assert again.trained[0].memory == {"optimizer.steps": 5}
+
+
+def test_ones_own_model_is_scored_while_one_waits() -> None:
+    """For a rule that says so, on the batch of the turn that comes; in it nothing is asked."""
+    seen: list[Losses] = []
+
+    @states(scores_own=True)
+    def careful(candidates: Candidates) -> RuleGenerator:
+        seen.append((yield from candidates.score_own()))
+        chosen = Selection(candidates.models, 0)
+        return Choice(chosen, chosen)
+
+    told = Told(rule=partial(careful))
+    for k, own in ((1, 0.0), (2, 9.0)):
+        assert isinstance(told.request, Score)
+        assert (float(told.request.model), int(told.request.batch.indices[0])) == (
+            own,
+            OF_ROUND * k,
+        )
+        scored = Losses(torch.tensor([float(k)]))
+        told.request = told._go_on(scored)
+        assert isinstance(told.request, Receive)
+        told.hear(1, k, 1.0, losses=0.5)
+        told.hear(2, k, 2.0, losses=0.5)
+        told.take_turn(becomes=9.0)
+        assert seen[-1] is scored
