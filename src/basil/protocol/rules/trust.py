@@ -99,7 +99,7 @@ def _judged(
     doubted = records[:, 0] > records[:, 1] / 2
     began = torch.where(began.isnan(), means[-1], began)
     learnt = -excess(lowest, began)
-    tolerance = torch.minimum(torch.where(doubted, z / 2, z), learnt).clamp(min=0)
+    tolerance = torch.minimum(z / (1 + doubted.double()), learnt).clamp(min=0)
 
     holds = alone | ~means[-1].isfinite() | (excess(others, own) <= z)
     near = (above <= tolerance) & holds & means[:-1].isfinite()
