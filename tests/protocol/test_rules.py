@@ -42,8 +42,7 @@ def choose(
     models = models or [[float(i)] * 3 for i in range(len(losses))]
     entries = [Entry(i, 100 - i, torch.tensor(model)) for i, model in enumerate(models)]
     promises = [Losses(torch.tensor(row)) for row in losses]
-    batch, layers = Batch(np.arange(4)), (slice(0, 1), slice(1, 3))
-    candidates = Candidates(entries, promises, mine, batch, state or {}, layers)
+    candidates = Candidates(entries, promises, mine, Batch(np.arange(4)), state or {})
     return answered(RULES[rule](candidates, **options), own)
 
 
@@ -141,7 +140,7 @@ def test_turns_by_hand() -> None:
 
 
 def test_all_of_a_turn_in_one_coordinate_is_none() -> None:
-    """Usual turns change many coordinates: two of (3, 4) are 5 long, and none changes by 5."""
+    """A usual turn is 5 long and changes no coordinate by more than 4."""
     usual = Length(torch.tensor(5.0), torch.tensor(4.0))
     turns = [lineage(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), usual, 1.0)]
     turns += [lineage(torch.tensor([[0.0, 5.0], [0.0, 0.0]]), usual, 1.0)]

@@ -102,7 +102,7 @@ def stall(view: View, *, kin: float = 2.0) -> Tensor:
 
 @declares(trains=True)
 def creep(view: View, *, kin: float = 2.0, coordinate: int = -1) -> Tensor:
-    """x + kin · max|x − x̄| e_c: an honest model, and one coordinate a little further every time.
+    """x, but x̄_c + kin · max|x − x̄| in coordinate c: honest work, and one weight ever further off.
 
     x is the honest model, trained from x̄; c is by default the last bias.  No publication's: it is
     `drift` for a rule that counts turns by their length and their largest coordinate (`trust`).

@@ -77,7 +77,6 @@ def node_of(
             connectivity=recipe.connectivity,
             reach=recipe.reach,
             rule=setup.rule,
-            layers=tuple(setup.compute.layout.layers),
             score_on_arrival=recipe.scheme.scoring == "arrival",
         ),
         on_rings=GroupPlace(

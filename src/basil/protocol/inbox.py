@@ -129,9 +129,8 @@ class Inbox:
                 promise = yield Score(entry.model, batch)
                 stored.replace(Entry(entry.sender, entry.step, entry.model, promise, k))
             losses.append(promise)
-        layers, lap = self.node.on_ring.layers, len(self.ring)
         mine, self.own_losses = self.own_losses, None
-        candidates = Candidates(entries, losses, own, batch, remembered, layers, lap, mine)
+        candidates = Candidates(entries, losses, own, batch, remembered, mine)
         return candidates, (yield from self.rule(candidates))
 
     def receivers(self, k: int) -> tuple[int, ...]:

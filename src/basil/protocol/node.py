@@ -21,7 +21,6 @@ class RingPlace:
     connectivity: int  # S: how many models are stored
     reach: int  # to how many successors a model is sent: S + d (Appendix C)
     rule: Rule | None  # None: the nearest predecessor's model, whatever it is
-    layers: tuple[slice, ...] = ()  # where each layer of the network lies in a model
     score_on_arrival: bool = True
 
 

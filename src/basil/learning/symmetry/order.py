@@ -48,6 +48,7 @@ def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
                 return None
             break
         belongs = torch.where(mutual, best, belongs)
+        # (A scatter would be compiled anew for each number of rings.)
         taken = taken + (mutual[:, None] & (best[:, None] == rows)).sum(0)
         found = found + mutual
         likeness = likeness.masked_fill((found[:, None] + taken) > 0, -1.0)

@@ -26,8 +26,6 @@ class Candidates:
     own: Tensor  # the node's own last model
     batch: Batch  # this round's, drawn before anything arrived
     state: dict[str, Any] = field(default_factory=dict)  # what the rule left a round ago
-    layers: tuple[slice, ...] = ()  # where each layer of the network lies in a model
-    lap: int = 1  # N: turns from one of this node's to its next
     own_losses: Losses | None = None  # where the rule states `scores_own`
 
     @property
