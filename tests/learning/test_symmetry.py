@@ -295,6 +295,27 @@ def test_what_training_has_turned_away_is_not_taken_for_another(
     assert order is None or (order != torch.arange(units)).sum() <= max(2, units // 50)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+@pytest.mark.parametrize("units", [16, 100, 384])
+@pytest.mark.parametrize("kind", ["the same", "moved", "turned", "strangers", "twins"])
+def test_on_a_gpu_units_find_the_same_places(units: int, kind: str) -> None:
+    draw = torch.Generator().manual_seed(4)
+    first, noise = normalize(torch.randn(2, units, 64, generator=draw), dim=2)
+    moved = first[torch.randperm(units, generator=draw)]
+    now = {
+        "the same": first,
+        "moved": moved,
+        "turned": normalize(0.8 * moved + 0.6 * noise),
+        "strangers": noise,
+        "twins": first[torch.randint(units, (units,), generator=draw)],
+    }[kind]
+    here = places(first, now)
+    there = torch.vmap(places)(torch.stack([first, first]).cuda(), torch.stack([now, first]).cuda())
+    as_they_are = torch.arange(units)
+    assert torch.equal(there[0].cpu(), as_they_are if here is None else here)
+    assert torch.equal(there[1].cpu(), as_they_are)
+
+
 @pytest.mark.parametrize("cosine", [0.4, 0.0])
 def test_many_weights_know_a_unit_again_far_from_where_it_began(cosine: float) -> None:
     """288 of them at 66°: chance gives others 0.2 at most.  What resembles nothing stays."""

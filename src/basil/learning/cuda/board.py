@@ -165,6 +165,8 @@ class Board:
         """The same of several rings, now."""
         # One more than are there does no harm, if it is one of them: it has the same outcome.
         rings = max(self._least, 1 << (len(group.tasks) - 1).bit_length())
+        if rings > 1 and isinstance(group.kind, Combination):
+            rings = max(rings, group.kind.least)
         tasks = group.tasks + group.tasks[-1:] * (rings - len(group.tasks))
         launch = self._launches.get((group.kind, rings))
         if launch is None:

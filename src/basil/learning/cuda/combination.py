@@ -86,7 +86,7 @@ class Output:
 
 class Combination:
     """A function of arguments from these sources, once a model is scored: all that a captured graph
-    cannot vary.
+    cannot vary.  `least`: rings that are done together, where there are more than one.
     """
 
     def __init__(
@@ -97,8 +97,10 @@ class Combination:
         scoring: Turn,
         made: Any,
         size: int,
+        least: int = 1,
     ) -> None:
         self.work, self.what, self.sources, self.scoring = work, what, sources, scoring
+        self.least = least
         self.outputs = [Output(tensor, size) for tensor in _row(made)]
         self._single = isinstance(made, Tensor)
 
@@ -174,8 +176,9 @@ class Combined:
         self._runs += 1
         if self._runs == PLAIN_RUNS:  # the next is captured: by then it must have run
             kind, together = self._kind, self._at_a_time > 1
+            any_number = together and kind.least == 1
             self._function = self._kernels.fused(
-                self._function, (kind.what, kind.sources, together), kind.what, rows=together
+                self._function, (kind.what, kind.sources, together), kind.what, any_number
             )
         if self._scored:
             self._take(self._kind.scoring, None, commands[:, : self._scored])

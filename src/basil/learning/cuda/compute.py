@@ -33,7 +33,7 @@ from basil.learning.cuda.late import LateSelection, PlacedLosses
 from basil.learning.cuda.launch import Task, bits_of
 from basil.learning.cuda.parallel_scoring import ParallelScoring
 from basil.learning.cuda.training_stream import TrainingStream
-from basil.learning.cuda.turn import turn_of
+from basil.learning.cuda.turn import Turn, turn_of
 from basil.learning.metrics import Metric
 from basil.learning.models import Loss
 from basil.learning.optimizers import SGD, Optimizer
@@ -50,6 +50,7 @@ from basil.learning.promises import (
 )
 
 STREAMS = 8  # trainings at a time
+FORMS = 4  # at a time: what takes long to compile is compiled for one number of rings
 
 
 class GraphCompute(Compute):
@@ -152,7 +153,7 @@ class GraphCompute(Compute):
         mine, shared = self.canonical, self.board.kernels.canonical
         assert mine is not None
         assert shared is not None
-        form: Tensor = self.combine(shared.form, [model, *mine.measures])
+        form: Tensor = self._combine(shared.form, [model, *mine.measures], turn_of(), least=FORMS)
         return form
 
     def combine(self, work: Callable[..., Any], args: Sequence[Argument]) -> Any:
@@ -160,19 +161,25 @@ class GraphCompute(Compute):
         if not args:
             self.catch_up()
             return work()
-        board, size, pending = self.board, self.layout.size, self._pending
-        if any(promise.size != pending[0].size for promise in pending):
+        if any(promise.size != self._pending[0].size for promise in self._pending):
             self._compute_scores()
+        count = self.board.alike(len(self._pending))
+        scoring = turn_of(self._pending[0].size, count) if count else turn_of()
+        return self._combine(work, args, scoring)
+
+    def _combine(
+        self, work: Callable[..., Any], args: Sequence[Argument], scoring: Turn, least: int = 1
+    ) -> Any:
+        """Beside it the model that is pending is scored, if this `scoring` does so."""
+        board, size = self.board, self.layout.size
         board.begin()
         sources, task = gathered(args, board.models, size, self._placed)
-        count = board.alike(len(self._pending))
-        scoring = turn_of(self._pending[0].size, count) if count else turn_of()
         key = _identity(work), sources, scoring
         kind = board.combinations.get(key)
         if kind is None:  # the first of its kind shows what comes out
             self.flush()
             made = super().combine(work, args)
-            board.combinations[key] = Combination(work, *key, made, size)
+            board.combinations[key] = Combination(work, *key, made, size, least)
             return made
         if scoring.scores:
             task.put_before(self._scores(self._pending))

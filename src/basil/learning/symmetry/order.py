@@ -11,6 +11,11 @@ from torch import Tensor
 
 from basil.learning.symmetry.parts import SLACK, Units
 
+try:  # it comes with torch where there is a GPU for it
+    from basil.learning.symmetry.places_kernel import MOST, places_of
+except ImportError:
+    MOST = 0
+
 ENOUGH = 512  # weights of a unit that are compared
 SURE = 0.5  # a cosine that is enough where few weights leave much to chance
 PASSES = 4
@@ -34,8 +39,10 @@ def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
     units, entries = ours.shape
     sure = min(SURE, math.sqrt(4 * math.log(units) / entries))
     likeness = ours @ theirs.T
-    own = likeness.diagonal().add_(SLACK)  # of two that are alike the one that is there stays
     looks = ours.device.type == "cpu"
+    if not looks and units <= MOST:
+        return places_of(likeness[None], sure, SLACK, PASSES)[0]
+    own = likeness.diagonal().add_(SLACK)  # of two that are alike the one that is there stays
     if looks and ((own == likeness.amax(1)) & (own == likeness.amax(0))).all():
         return None
     rows = torch.arange(units, device=likeness.device)
