@@ -303,6 +303,29 @@ def test_rings_in_step_take_as_many_launches_as_one(
     assert launches == {4 * tasks: count for tasks, count in one.items()}
 
 
+def test_what_all_nodes_score_at_once_makes_no_later_pass_wider(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`trust` scores x⁰ on each node's first batch; later models have S receivers, and their
+    sender."""
+    scored: Counter[int] = Counter()
+    do = Board.do
+
+    def counted(self: Board, group: Group) -> None:
+        scored[
+            group.kind.scores if isinstance(group.kind, Turn) else group.kind.scoring.scores
+        ] += 1
+        do(self, group)
+
+    monkeypatch.setattr("basil.many.round_robin.STRETCH", 1e9)
+    monkeypatch.setattr(Board, "do", counted)
+    rings = [{"seed": seed} for seed in range(4)]
+    run(joined(setups(device, rings, "trust", True), [Keep() for _ in rings]))
+    assert 1 <= scored[9] <= 4  # all nodes of a ring, at its beginning
+    assert max(scored, key=lambda scores: scored[scores]) == 5
+    assert sum(scored[scores] for scores in scored if scores > 5) == scored[9]
+
+
 def test_rings_whose_byzantine_nodes_look_at_nothing_take_their_turns_together(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -312,6 +312,7 @@ def test_on_a_gpu_units_find_the_same_places(units: int, kind: str) -> None:
     here = places(first, now)
     there = torch.vmap(places)(torch.stack([first, first]).cuda(), torch.stack([now, first]).cuda())
     as_they_are = torch.arange(units)
+    assert there is not None
     assert torch.equal(there[0].cpu(), as_they_are if here is None else here)
     assert torch.equal(there[1].cpu(), as_they_are)
 

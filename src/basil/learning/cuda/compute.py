@@ -163,7 +163,7 @@ class GraphCompute(Compute):
             return work()
         if any(promise.size != self._pending[0].size for promise in self._pending):
             self._compute_scores()
-        count = self.board.alike(len(self._pending))
+        count = self._alike(len(self._pending))
         scoring = turn_of(self._pending[0].size, count) if count else turn_of()
         return self._combine(work, args, scoring)
 
@@ -305,8 +305,12 @@ class GraphCompute(Compute):
         """
         samples = [promise.batch.indices for promise in promises]
         places = [promise.place for promise in promises]
-        more = self.board.alike(len(promises)) - len(promises)
+        more = self._alike(len(promises)) - len(promises)
         return samples + samples[:1] * more, places + [0] * more
+
+    def _alike(self, scores: int) -> int:
+        """(All nodes may score x⁰, at once, and only once.)"""
+        return scores if self._pending_model is self.initial else self.board.alike(scores)
 
     def make(self, selection: LateSelection) -> None:
         """Select without training."""

@@ -41,7 +41,8 @@ def places(ours: Tensor, theirs: Tensor) -> Tensor | None:
     likeness = ours @ theirs.T
     looks = ours.device.type == "cpu"
     if not looks and units <= MOST:
-        return places_of(likeness[None], sure, SLACK, PASSES)[0]
+        order: Tensor = places_of(likeness[None], sure, SLACK, PASSES)[0]
+        return order
     own = likeness.diagonal().add_(SLACK)  # of two that are alike the one that is there stays
     if looks and ((own == likeness.amax(1)) & (own == likeness.amax(0))).all():
         return None
