@@ -326,18 +326,22 @@ def test_what_all_nodes_score_at_once_makes_no_later_pass_wider(
     assert sum(scored[scores] for scores in scored if scores > 5) == scored[9]
 
 
+@pytest.mark.parametrize("canonical", [False, True])
 def test_rings_whose_byzantine_nodes_look_at_nothing_take_their_turns_together(
-    device: str, monkeypatch: pytest.MonkeyPatch
+    device: str, canonical: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Models have as many receivers as are benign, and lies come at other moments in each ring.
 
     A turn that is alike to no other's is taken in the same way: each way is compiled for itself.
     """
     taken: Counter[int] = Counter()  # trainings, by the number of rings in one launch
+    formed: Counter[int] = Counter()  # and lies that are brought to canonical form
     do = Board.do
 
     def counted(self: Board, group: Group) -> None:
-        if isinstance(group.kind, Turn) and group.kind.sizes:
+        if not isinstance(group.kind, Turn):
+            formed[len(group.tasks)] += len(group.tasks)
+        elif group.kind.sizes:
             taken[len(group.tasks)] += len(group.tasks)
         do(self, group)
 
@@ -348,9 +352,11 @@ def test_rings_whose_byzantine_nodes_look_at_nothing_take_their_turns_together(
         {"seed": seed, "attack": {"name": "gaussian"}, "ring": {"nodes": 20, "byzantine": 6}}
         for seed in range(4)
     ]
-    run(joined(setups(device, rings, "lowest-loss", False), [Keep() for _ in rings]))
+    run(joined(setups(device, rings, "lowest-loss", canonical), [Keep() for _ in rings]))
     assert taken.total() == 4 * 14 * 4
     assert taken[4] > 0.8 * taken.total()  # in the first round models are few, in each ring others
+    assert formed.total() >= 0.9 * 4 * 6 * 4 * canonical  # (the first of all is no launch)
+    assert formed[1] <= 0.6 * formed.total()
 
 
 @pytest.mark.parametrize("turns", range(10, 19))

@@ -140,6 +140,7 @@ class Simulator:
                     yield False
                     return
             yield True
+        self.compute.catch_up()
         for process in self.processes.values():
             self._count(process)
 
@@ -230,7 +231,8 @@ class Simulator:
     def _send(self, process: Process, send: Send) -> float:
         size, body = 4 * send.announced or size_of(send.body), send.body
         if isinstance(body, Tensor):  # each receiver would do it, and all of them alike
-            body = self.compute.admit(body)
+            with self.compute.later():
+                body = self.compute.admit(body)
         process.done.messages += len(send.to)
         process.done.bytes += size * len(send.to)
         if process.node in self.sent_last and isinstance(body, Tensor):
@@ -320,6 +322,7 @@ class Simulator:
 
     def snapshot(self) -> dict[str, Any]:
         """All that is needed to go on from the present instant."""
+        self.compute.catch_up()
         return {
             "round": self.round,
             "done": asdict(self.done),
