@@ -159,14 +159,20 @@ class Board:
         while left := [mine for mine in waiting.values() if mine]:
             kind, pick, _ = max(left, key=len)[0]
             ready = [mine for mine in left if mine[0][0] is kind]
-            self.do(Group(kind, pick, [mine.popleft()[-1] for mine in ready]))
+            tasks = [mine.popleft()[-1] for mine in ready]
+            at_once = _at_once(kind)
+            for mine in ready if at_once else ():
+                while mine and mine[0][0] is kind:
+                    tasks.append(mine.popleft()[-1])
+            for start in range(0, len(tasks), at_once or len(tasks)):
+                self.do(Group(kind, pick, tasks[start:][: at_once or None]))
 
     def do(self, group: Group) -> None:
         """The same of several rings, now."""
         # One more than are there does no harm, if it is one of them: it has the same outcome.
         rings = max(self._least, 1 << (len(group.tasks) - 1).bit_length())
-        if rings > 1 and isinstance(group.kind, Combination):
-            rings = max(rings, group.kind.least)
+        if rings > 1:
+            rings = _at_once(group.kind) or rings
         tasks = group.tasks + group.tasks[-1:] * (rings - len(group.tasks))
         launch = self._launches.get((group.kind, rings))
         if launch is None:
@@ -215,3 +221,7 @@ class Board:
             torch.cuda.synchronize(self.device)  # none of them may still be running
         self._launches.clear()
         self.memory = GraphMemory()  # a pool goes with the last graph that was captured in it
+
+
+def _at_once(kind: Kind) -> int:
+    return kind.at_once if isinstance(kind, Combination) else 0

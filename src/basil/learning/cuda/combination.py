@@ -86,7 +86,8 @@ class Output:
 
 class Combination:
     """A function of arguments from these sources, once a model is scored: all that a captured graph
-    cannot vary.  `least`: rings that are done together, where there are more than one.
+    cannot vary.  `at_once`: always so many in a launch, also of one ring, since none needs what
+    another makes.  0: one of each ring.
     """
 
     def __init__(
@@ -97,10 +98,10 @@ class Combination:
         scoring: Turn,
         made: Any,
         size: int,
-        least: int = 1,
+        at_once: int = 0,
     ) -> None:
         self.work, self.what, self.sources, self.scoring = work, what, sources, scoring
-        self.least = least
+        self.at_once = at_once
         self.outputs = [Output(tensor, size) for tensor in _row(made)]
         self._single = isinstance(made, Tensor)
 
@@ -176,7 +177,7 @@ class Combined:
         self._runs += 1
         if self._runs == PLAIN_RUNS:  # the next is captured: by then it must have run
             kind, together = self._kind, self._at_a_time > 1
-            any_number = together and kind.least == 1
+            any_number = together and not kind.at_once
             self._function = self._kernels.fused(
                 self._function, (kind.what, kind.sources, together), kind.what, any_number
             )

@@ -50,7 +50,7 @@ from basil.learning.promises import (
 )
 
 STREAMS = 8  # trainings at a time
-FORMS = 4  # at a time: what takes long to compile is compiled for one number of rings
+FORMS = 4  # at once: what takes long to compile is compiled for one number of models
 
 
 class GraphCompute(Compute):
@@ -153,7 +153,7 @@ class GraphCompute(Compute):
         mine, shared = self.canonical, self.board.kernels.canonical
         assert mine is not None
         assert shared is not None
-        form: Tensor = self._combine(shared.form, [model, *mine.measures], turn_of(), least=FORMS)
+        form: Tensor = self._combine(shared.form, [model, *mine.measures], turn_of(), FORMS)
         return form
 
     def combine(self, work: Callable[..., Any], args: Sequence[Argument]) -> Any:
@@ -168,7 +168,7 @@ class GraphCompute(Compute):
         return self._combine(work, args, scoring)
 
     def _combine(
-        self, work: Callable[..., Any], args: Sequence[Argument], scoring: Turn, least: int = 1
+        self, work: Callable[..., Any], args: Sequence[Argument], scoring: Turn, at_once: int = 0
     ) -> Any:
         """Beside it the model that is pending is scored, if this `scoring` does so."""
         board, size = self.board, self.layout.size
@@ -179,7 +179,7 @@ class GraphCompute(Compute):
         if kind is None:  # the first of its kind shows what comes out
             self.flush()
             made = super().combine(work, args)
-            board.combinations[key] = Combination(work, *key, made, size, least)
+            board.combinations[key] = Combination(work, *key, made, size, at_once)
             return made
         if scoring.scores:
             task.put_before(self._scores(self._pending))
