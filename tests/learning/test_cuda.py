@@ -176,18 +176,22 @@ def test_batches_of_unequal_size(device: str) -> None:
         torch.testing.assert_close(a.wait(), b.wait(), **CLOSE)
 
 
-def test_trainings_side_by_side(device: str) -> None:
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("count", [2, 11, 40])
+def test_trainings_side_by_side(device: str, name: str, count: int) -> None:
     """More of them than there are streams, again and again, so that memory is used again."""
-    plain, fast, batches = both("cnn", device)
-    models = [plain.initial + 0.001 * i for i in range(11)]
+    plain, fast, batches = both(name, device)
+    models = [plain.initial + 0.01 * i / count for i in range(count)]
     for turn in range(6):
         jobs = [
-            Train(model, (batches[i % 7], batches[(i + turn) % 7]), 0.1, lambda: 0)
+            Train(model, (batches[i % 7], batches[(i + turn) % 7])[i % 3 == 0 :], 0.1, lambda: 0)
             for i, model in enumerate(models)
         ]
         expected, found = plain.train_together(jobs), fast.train_together(jobs)
-        for a, b in zip(expected, found, strict=True):
-            torch.testing.assert_close(a, b, **CLOSE)
+        for start, a, b in zip(models, expected, found, strict=True):
+            # Which of two pixels is the larger may hang on the last bit, and with it a weight.
+            assert (a - b).norm() < 0.01 * (a - start).norm()
+            assert torch.isclose(a, b, **CLOSE).double().mean() > 0.99
         models = found
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from basil.learning.compute import Compute, Job, Tested
-from basil.learning.cuda.board import Board
+from basil.learning.cuda.board import Board, Group
 from basil.learning.cuda.combination import Combination, gathered
 from basil.learning.cuda.evaluator import Evaluator
 from basil.learning.cuda.kernels import Kernels
@@ -50,6 +50,7 @@ from basil.learning.promises import (
 )
 
 STREAMS = 8  # trainings at a time
+TOGETHER = 32  # trainings of a graph's nodes that are one computation
 FORMS = 4  # at once: what takes long to compile is compiled for one number of models
 
 
@@ -143,8 +144,9 @@ class GraphCompute(Compute):
         shape = len(models), len(batch)
         scoring = self._parallel.get(shape)
         if scoring is None:
+            batched = None if self.large else self.board.batched
             scoring = self._parallel[shape] = ParallelScoring(
-                self._kernels, *shape, self.board.memory
+                self._kernels, batched, *shape, self.board.memory
             )
         return Losses(scoring.score(models, batch))
 
@@ -209,15 +211,22 @@ class GraphCompute(Compute):
             return self._select_and_train(model, batches, sizes, rate)
         if isinstance(model, Chosen):
             self.catch_up()  # its number may still have to be computed
-        start, rows = tensor_of(model), self.board.models
+        start = tensor_of(model)
         self.board.begin()
+        task, trained = self._training(start, batches, rate)
+        self.board.post(self._ring, turn_of(sizes=sizes), task)
+        return trained
+
+    def _training(
+        self, start: Tensor, batches: Sequence[Batch], rate: float
+    ) -> tuple[Task, Tensor]:
+        """A task, and the model that it will make."""
+        rows = self.board.models
         row, out = rows.row(start), rows.free()
         samples = [batch.indices for batch in batches]
         numbers = [out, bits_of(rate), self._ring, row]
         trained = self._trained(out)
-        task = Task((samples, numbers), results=[(out, trained)])
-        self.board.post(self._ring, turn_of(sizes=sizes), task)
-        return trained
+        return Task((samples, numbers), results=[(out, trained)]), trained
 
     def _select_and_train(
         self,
@@ -258,10 +267,14 @@ class GraphCompute(Compute):
         return self._formed(model)
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
-        """Side by side on several streams: one small training does not fill a GPU."""
-        if len(jobs) == 1 or not self._captures or self.device.type != "cuda":
+        """As one computation, or on several streams: one small training does not fill a GPU."""
+        if len(jobs) == 1 or not self._captures:
             return super().train_together(jobs)
         self.catch_up()
+        if self.joins and not self.large:
+            return self._train_as_one(jobs)
+        if self.device.type != "cuda":
+            return super().train_together(jobs)
         starts = [tensor_of(job.model) for job in jobs]
         wanted = 1 if self.large else min(STREAMS, len(jobs))
         while len(self._streams) < wanted:
@@ -276,6 +289,22 @@ class GraphCompute(Compute):
         for stream in streams:
             stream.side.wait()
         return [self._formed(model) for model in models]
+
+    def _train_as_one(self, jobs: Sequence[Job]) -> list[Tensor]:
+        """In groups of which all models have a row, those with batches of one size together."""
+        trained: list[Tensor] = []
+        some = -(-len(jobs) // -(-len(jobs) // TOGETHER))  # none is left over
+        for start in range(0, len(jobs), some):
+            self.board.begin()
+            alike: dict[Turn, list[Task]] = {}
+            for job in jobs[start : start + some]:
+                task, model = self._training(tensor_of(job.model), job.batches, job.rate)
+                trained.append(model)
+                turn = turn_of(sizes=tuple(len(batch) for batch in job.batches))
+                alike.setdefault(turn, []).append(task)
+            for turn, tasks in alike.items():
+                self.board.do(Group(turn, None, tasks))
+        return trained
 
     def flush(self) -> None:
         """Compute the scores that have been asked for: somebody looks at them now."""
