@@ -186,7 +186,9 @@ TRUSTING: list[dict[str, Any]] = [
 ]
 
 
-def setups(device: str, rings: Sequence[dict[str, Any]], rule: str, canonical: bool) -> list[Setup]:
+def setups(
+    device: str, rings: Sequence[dict[str, Any]], rule: str, canonical: bool, **more: Any
+) -> list[Setup]:
     data, made = noise(), []
     for ring in rings:
         tree: dict[str, Any] = {
@@ -194,6 +196,7 @@ def setups(device: str, rings: Sequence[dict[str, Any]], rule: str, canonical: b
             **{key: value for key, value in ring.items() if key in ("seed", "attack")},
             "scheme": {"rounds": 4, "rule": rule, "canonical": canonical, **ring.get("scheme", {})},
             "learning": {"batch": 16, "local_steps": 2, **ring.get("learning", {})},
+            **more,
         }
         machine = Machine(device, deterministic=True)
         made.append(set_up(parse(tree), Custom(dataset=data), machine))
@@ -271,6 +274,22 @@ def test_each_ring_is_as_if_it_were_alone(
     if device == "cpu":  # where nothing is captured, each is seen
         assert together[8] > 10
         assert rule != "trust" or combined[8] > 20
+
+
+@pytest.mark.parametrize("scheme", ["ubar", "g-plain", "bridge", "nna", "clipped-gossip"])
+def test_graphs_are_as_if_they_were_alone(device: str, scheme: str) -> None:
+    """Who averages begins from what is in no canonical form: it is brought there afterwards."""
+    graphs: list[dict[str, Any]] = [
+        {"seed": seed, "attack": {"name": "gaussian"}, "scheme": {"name": scheme, "rounds": 4}}
+        for seed in (1, 2)
+    ]
+    where = {"graph": {"name": "erdos-renyi", "p": 0.5}}
+    expected = [alone(setup) for setup in setups(device, graphs, "lowest-loss", True, **where)]
+    keeps = [Keep(), Keep()]
+    run(joined(setups(device, graphs, "lowest-loss", True, **where), keeps))
+    for keep, (_, final) in zip(keeps, expected, strict=True):
+        _, models = keep.found()
+        torch.testing.assert_close(models, final, **CLOSE)
 
 
 @pytest.mark.parametrize("rule", RULES)

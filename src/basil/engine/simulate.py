@@ -174,6 +174,7 @@ class Simulator:
                     if process.inbox:
                         arrival = process.inbox.popleft()
                         if request.score_on is None or not isinstance(arrival.body, Tensor):
+                            self.compute.catch_up()  # it may be looked at
                             answer = arrival
                             continue
                         batch = None if request.pretend else request.score_on
@@ -218,9 +219,12 @@ class Simulator:
                     self._jobs.end(process, request.request, None, request.unseen)
                     return
                 case Observe():
-                    look = lambda: self._resume(process, self.sent_last.copy())  # noqa: E731
-                    self._at(self.now, OBSERVES, process.node, look)
+                    self._at(self.now, OBSERVES, process.node, lambda: self._observe(process))
                     return
+
+    def _observe(self, process: Process) -> None:
+        self.compute.catch_up()
+        self._resume(process, self.sent_last.copy())
 
     def _expire(self, process: Process) -> None:
         process.receive = None
@@ -273,6 +277,7 @@ class Simulator:
                 continue
             process.receive = None
             if waiting.score_on is None or model is None:
+                self.compute.catch_up()  # as above
                 self._resume(process, arrival)
             else:
                 batch = None if waiting.pretend else waiting.score_on

@@ -108,7 +108,7 @@ class Compute:
         self._in_form: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
         if canonical:
             self.canonical = Canonical(self.symmetries, self.initial)
-            self.initial = self.canonical(self.initial)
+            self.initial = self._formed(self.canonical(self.initial))
 
     @cached_property
     def symmetries(self) -> Symmetries:
@@ -139,9 +139,13 @@ class Compute:
 
     def admit(self, model: Tensor) -> Tensor:
         """A model that arrives, in canonical form.  What was trained here is in it already."""
-        if self.canonical is None or self._in_form.get(id(model)) is model:
+        if self.admitted(model):
             return model
         return self._formed(self._in_canonical_form(model))
+
+    def admitted(self, model: Tensor) -> bool:
+        """Whether it is known to be in canonical form, or none is asked for."""
+        return self.canonical is None or self._in_form.get(id(model)) is model
 
     def _in_canonical_form(self, model: Tensor) -> Tensor:
         assert self.canonical is not None

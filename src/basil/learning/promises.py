@@ -91,13 +91,18 @@ class Selection:
 
 
 class Chosen(Selection):
-    """One of some models, by a number that may still be on its way."""
+    """One of some models, by a number that may still be on its way.  `copied`: where it lies, too,
+    if who has found the number has copied it.
+    """
 
-    __slots__ = ("number",)
+    __slots__ = ("copied", "number")
 
-    def __init__(self, models: Sequence[Tensor], number: Tensor) -> None:
+    def __init__(
+        self, models: Sequence[Tensor], number: Tensor, copied: Tensor | None = None
+    ) -> None:
         self.models = models
         self.number = number
+        self.copied = copied
 
     @property
     def index(self) -> int:
@@ -105,6 +110,8 @@ class Chosen(Selection):
 
     def model(self) -> Tensor:
         """Without a look at the number, unless it is on a CPU, where nothing is gained by that."""
+        if self.copied is not None:
+            return self.copied
         if self.number.device.type == "cpu":
             return self.models[self.index]
         return torch.stack(list(self.models)).index_select(0, self.number.view(1)).view(-1)

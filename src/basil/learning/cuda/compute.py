@@ -209,13 +209,20 @@ class GraphCompute(Compute):
         sizes = tuple(len(batch) for batch in batches)
         if isinstance(model, LateSelection) and not model.made:
             return self._select_and_train(model, batches, sizes, rate)
-        if isinstance(model, Chosen):
+        if isinstance(model, Chosen) and model.copied is None:
             self.catch_up()  # its number may still have to be computed
         start = tensor_of(model)
         self.board.begin()
         task, trained = self._training(start, batches, rate)
         self.board.post(self._ring, turn_of(sizes=sizes), task)
-        return trained
+        return self._in_form_again(model, trained)
+
+    def _in_form_again(self, start: Tensor | Selection, trained: Tensor) -> Tensor:
+        """What took steps was settled, which is enough where it began in canonical form: all models
+        of a selection do, the mean of a graph's neighbours does not.
+        """
+        began = not isinstance(start, Tensor) or self.admitted(start)
+        return self._formed(trained) if began else self.admit(trained)
 
     def _training(
         self, start: Tensor, batches: Sequence[Batch], rate: float
@@ -258,13 +265,13 @@ class GraphCompute(Compute):
         for promise in pending:
             promise.made = True
         selection.made = True
-        return trained
+        return self._in_form_again(selection, trained)
 
     def _trained(self, row: int) -> Tensor:
         """The model that will lie in this row."""
         model = torch.empty_like(self.initial)
         self.board.models.keep(model, row)
-        return self._formed(model)
+        return model
 
     def train_together(self, jobs: Sequence[Job]) -> list[Tensor]:
         """As one computation, or on several streams: one small training does not fill a GPU."""
@@ -272,9 +279,17 @@ class GraphCompute(Compute):
             return super().train_together(jobs)
         self.catch_up()
         if self.joins and not self.large:
-            return self._train_as_one(jobs)
-        if self.device.type != "cuda":
+            models = self._train_as_one(jobs)
+        elif self.device.type == "cuda":
+            models = self._train_on_streams(jobs)
+        else:
             return super().train_together(jobs)
+        with self.later():
+            formed = [self._in_form_again(j.model, m) for j, m in zip(jobs, models, strict=True)]
+        self.catch_up()
+        return formed
+
+    def _train_on_streams(self, jobs: Sequence[Job]) -> list[Tensor]:
         starts = [tensor_of(job.model) for job in jobs]
         wanted = 1 if self.large else min(STREAMS, len(jobs))
         while len(self._streams) < wanted:
@@ -288,7 +303,7 @@ class GraphCompute(Compute):
                     models[j] = stream.train(starts[j], jobs[j].batches, jobs[j].rate)
         for stream in streams:
             stream.side.wait()
-        return [self._formed(model) for model in models]
+        return models
 
     def _train_as_one(self, jobs: Sequence[Job]) -> list[Tensor]:
         """In groups of which all models have a row, those with batches of one size together."""

@@ -61,7 +61,8 @@ def trust(
         "alone": verdict.alone,
         "trust": {"start": verdict.model, "sums": verdict.sums},
     }
-    return Choice(verdict.model, Chosen(models, verdict.number), state)
+    selected = Chosen(models, verdict.number, verdict.model)
+    return Choice(selected, selected, state)
 
 
 class Verdict(NamedTuple):
