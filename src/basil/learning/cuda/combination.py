@@ -178,8 +178,9 @@ class Combined:
         if self._runs == PLAIN_RUNS:  # the next is captured: by then it must have run
             kind, together = self._kind, self._at_a_time > 1
             any_number = together and not kind.at_once
+            of = kind.work.func if isinstance(kind.work, partial) else kind.work
             self._function = self._kernels.fused(
-                self._function, (kind.what, kind.sources, together), kind.what, any_number
+                self._function, (kind.what, kind.sources, together), of, any_number
             )
         if self._scored:
             self._take(self._kind.scoring, None, commands[:, : self._scored])

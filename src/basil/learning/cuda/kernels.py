@@ -102,7 +102,8 @@ class Kernels:
     def fused(
         self, function: Callable[..., Any], kind: object, of: object, rows: bool = False
     ) -> Callable[..., Any]:
-        """A function that will be called for arguments of this kind again; `of`: what it applies.
+        """A function that will be called for arguments of this kind again; `of`: what it applies,
+        whatever its constants are.
 
         What a rule makes of its losses is a hundred operations on a few numbers: compiled, a dozen.
         That pays where few shapes come again and again, as in a ring; a graph's nodes have as many
