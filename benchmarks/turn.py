@@ -93,12 +93,9 @@ def _ours(device: str, connectivity: int, batch: int, byzantine: int, compiled: 
         device=device,
         attack="gaussian" if byzantine else "none",
         data=_DATA,
-        compiled=compiled,
-        reuse=_BESIDE.get(compiled),
+        compiled=compiled,  # each anew: rings that share it do their work in another way
     )
-    _BESIDE.setdefault(compiled, experiment)
     return 1e3 * seconds_a_turn([experiment], warm_up)[0]
 
 
 _DATA = noise(10_000, (3, 32, 32))
-_BESIDE: dict[bool, Any] = {}  # what is compiled is compiled once

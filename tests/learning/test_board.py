@@ -14,7 +14,7 @@ from basil.learning.compute import Compute
 from basil.learning.cuda import GraphCompute
 from basil.learning.models import cross_entropy, mlp
 from basil.learning.pool import Batch, Pool
-from basil.learning.promises import Losses
+from basil.learning.promises import Chosen, Losses
 
 CLOSE: dict[str, Any] = {"rtol": 1e-3, "atol": 1e-5}  # after several steps
 DEVICES = [
@@ -116,3 +116,22 @@ def test_rings_ask_for_this_and_that(
                 torch.testing.assert_close(tensor, wanted[name], **CLOSE)
             one.go_on_from(other)
             other.go_on_from(other)
+
+
+def test_a_number_is_read_once_it_is_there(device: str) -> None:
+    """A rule's choice waits with its turn; the round may end, and who chose whom is read, then."""
+    stream = np.random.default_rng(0)
+    x = stream.integers(0, 256, (90, 1, 8, 8), dtype=np.uint8)
+    pool = Pool(Samples(x, stream.integers(0, 5, 90)), (120.0,), (60.0,), device)
+    compute = GraphCompute(mlp((1, 8, 8), 5), cross_entropy, pool, deterministic=True)
+    models = [compute.initial * factor for factor in (1.0, 0.0, -1.0)]
+    for wanted in (2, 0, 1, 2, 1, 0, 2):  # each as another than the one before
+        losses = torch.ones(3, 16, device=device)
+        losses[wanted] = 0.5
+        with compute.later():
+            number = compute.combine(_argmin, (losses,))
+        assert compute.indices([Chosen(models, number)]).wait() == [wanted]
+
+
+def _argmin(losses: Tensor) -> Tensor:
+    return losses.mean(1).argmin()

@@ -382,6 +382,7 @@ class GraphCompute(Compute):
                 self.make(selection)
                 numbers.append(self.board.picked.tensor[selection.place])
             elif isinstance(selection, Chosen):
+                self.catch_up()  # it may still have to be computed
                 numbers.append(selection.number)
         if not numbers:
             return kept([selection.index for selection in selections])
