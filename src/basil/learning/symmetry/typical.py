@@ -38,7 +38,7 @@ def _typical(rows: Array) -> Array:
     if count < FEW:
         return sizes.max(1)
     aside = count // 4
-    sizes.partition((aside, count - aside - 1), axis=1)  # a fifth of the time of torch's
+    sizes.sort(1)  # for so few, faster than a partition, whose order would hang on the CPU
     middle = torch.from_numpy(sizes[:, aside : count - aside]).mean(1).numpy()
     return middle if middle.all() else np.where(middle > 0, middle, sizes.max(1))
 
