@@ -32,7 +32,7 @@ from basil.learning.cuda.kernels import Kernels
 from basil.learning.cuda.late import LateSelection, PlacedLosses
 from basil.learning.cuda.launch import Task, bits_of
 from basil.learning.cuda.parallel_scoring import ParallelScoring
-from basil.learning.cuda.training_stream import TrainingStream
+from basil.learning.cuda.training_stream import STREAMS, TrainingStreams
 from basil.learning.cuda.turn import Turn, turn_of
 from basil.learning.metrics import Metric
 from basil.learning.models import Loss
@@ -49,7 +49,6 @@ from basil.learning.promises import (
     tensor_of,
 )
 
-STREAMS = 8  # trainings at a time
 TOGETHER = 32  # trainings of a graph's nodes that are one computation
 FORMS = 4  # at once: what takes long to compile is compiled for one number of models
 
@@ -96,7 +95,7 @@ class GraphCompute(Compute):
         self._pending_model = self.initial
         self._copied = weakref.WeakKeyDictionary[Losses, PlacedLosses]()
         self._evaluators: dict[tuple[Pool, int], Evaluator] = {}
-        self._streams: list[TrainingStream] = []
+        self._streams = TrainingStreams(self._kernels, self.initial, 1 if self.large else STREAMS)
         self._parallel: dict[tuple[int, int], ParallelScoring] = {}
 
     @property
@@ -281,29 +280,13 @@ class GraphCompute(Compute):
         if self.joins and not self.large:
             models = self._train_as_one(jobs)
         elif self.device.type == "cuda":
-            models = self._train_on_streams(jobs)
+            models = self._streams.train(jobs)
         else:
             return super().train_together(jobs)
         with self.later():
             formed = [self._in_form_again(j.model, m) for j, m in zip(jobs, models, strict=True)]
         self.catch_up()
         return formed
-
-    def _train_on_streams(self, jobs: Sequence[Job]) -> list[Tensor]:
-        starts = [tensor_of(job.model) for job in jobs]
-        wanted = 1 if self.large else min(STREAMS, len(jobs))
-        while len(self._streams) < wanted:
-            self._streams.append(TrainingStream(self._kernels, self.initial))
-        models, streams = list(starts), self._streams[:wanted]
-        for i, stream in enumerate(streams):
-            # From here on all that this stream was asked for before is done: what has been freed
-            # may be used again, and the models to start from are there.
-            with stream.side.begin():
-                for j in range(i, len(jobs), len(streams)):
-                    models[j] = stream.train(starts[j], jobs[j].batches, jobs[j].rate)
-        for stream in streams:
-            stream.side.wait()
-        return models
 
     def _train_as_one(self, jobs: Sequence[Job]) -> list[Tensor]:
         """In groups of which all models have a row, those with batches of one size together."""

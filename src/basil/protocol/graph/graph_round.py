@@ -206,7 +206,7 @@ class GraphMember:
         # Neighbours that may still send a model of round k: not those that are past it.
         waited_for = set(partners.sources - {j for (r, j) in state.early if r >= k})
         while waited_for:
-            hopeful = any(j in state.spoke or j in heard for j in waited_for)
+            hopeful = not (waited_for.isdisjoint(state.spoke) and waited_for.isdisjoint(heard))
             arrival = yield Receive(sent + (2 if hopeful else 1) * self.node.patience)
             if isinstance(arrival, Missing):
                 break
