@@ -73,6 +73,14 @@ def test_every_figure_makes_recipes_in_both_sizes_and_the_quick_one_needs_no_fil
         assert len(set(named)) == len(named)
 
 
+def test_a_figure_may_be_like_another_and_say_what_differs_at_its_quick_size(written, tmp_path):
+    written()
+    (tmp_path / "other.toml").write_text("like = 'mine.toml'\n[figure.quick]\nring.byzantine = 1\n")
+    quick = [curve.recipe for curve in drawn(load_figure(str(tmp_path / "other.toml")), quick=True)]
+    assert [r.ring.nodes for r in quick] == [4, 4, 5]
+    assert {(r.scheme.rounds, r.ring.byzantine) for r in quick} == {(3, 1)}
+
+
 def test_the_figures_come_in_the_order_of_the_paper():
     names = list(figures())
     assert names.index("fig4") < names.index("fig10") < names.index("table3")

@@ -120,8 +120,16 @@ def _derived(tree: dict[str, Any], own: Mapping[str, Any], source: str) -> dict[
         for key, value in values.items():
             if f"{section}.{key}" in NAMES:
                 switch(tree, f"{section}.{key}", value)
-        tree[section].update(values)
+        _merge(tree[section], values)
     return tree
+
+
+def _merge(tree: dict[str, Any], own: Mapping[str, Any]) -> None:
+    for key, value in own.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
+            _merge(tree[key], value)
+        else:
+            tree[key] = value
 
 
 def change(tree: dict[str, Any], overrides: Changes) -> None:
