@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from basil.learning.pool import Batch
 from basil.learning.promises import Losses, tensor_of
 from basil.protocol.memory import Entry
 from basil.protocol.rules import RULES, Candidates, Choice
+from basil.protocol.rules.excess import excess as rules_excess
 from basil.protocol.rules.lineage import Length, lineage
 from basil.testing import answered
 
@@ -36,24 +38,53 @@ def choose(
     state: dict[str, Any] | None = None,
     models: list[list[float]] | None = None,
     mine: torch.Tensor = OWN,
+    classes: list[int] | None = None,
     **options: Any,
 ) -> Choice:
     """`losses`: the nearest predecessor's first; its sender is 0.  `own`: those of `mine`."""
     models = models or [[float(i)] * 3 for i in range(len(losses))]
     entries = [Entry(i, 100 - i, torch.tensor(model)) for i, model in enumerate(models)]
     promises = [Losses(torch.tensor(row)) for row in losses]
-    candidates = Candidates(entries, promises, mine, Batch(np.arange(4)), state or {})
+    batch = Batch(np.arange(len(losses[0])), None if classes is None else np.array(classes))
+    candidates = Candidates(entries, promises, mine, batch, state or {})
     return answered(RULES[rule](candidates, **options), own)
 
 
-def excess(row: list[float], reference: list[float]) -> float:
+def excess(row: list[float], reference: list[float], classes: Sequence[int] | None = None) -> float:
     """mean / standard error of the paired differences."""
     gaps = [a - b for a, b in zip(row, reference, strict=True)]
     mean = statistics.fmean(gaps)
     if mean == 0:
         return 0.0
     spread = statistics.stdev(gaps)
+    if classes is not None and len(set(classes)) < len(classes):
+        known = {c: statistics.fmean(gaps[i] for i in members(classes, c)) for c in classes}
+        squares = sum((gap - known[c]) ** 2 for gap, c in zip(gaps, classes, strict=True))
+        spread = math.sqrt(squares / (len(classes) - len(known)))
     return math.copysign(math.inf, mean) if spread == 0 else mean / (spread / math.sqrt(len(gaps)))
+
+
+def members(classes: Sequence[int], c: int) -> list[int]:
+    return [i for i, other in enumerate(classes) if other == c]
+
+
+def test_standard_errors_within_classes_by_hand() -> None:
+    """Gaps of 1 and 3 in one class, 11 and 13 in the other: 7 on average, 2 · √½ within classes."""
+    gaps, zeros = torch.tensor([1.0, 11.0, 3.0, 13.0]), torch.zeros(4)
+    t = rules_excess(gaps, zeros, torch.tensor([0, 1, 0, 1]))
+    assert float(t) == pytest.approx(7 / (math.sqrt(2) / 2))
+    alone = rules_excess(gaps, zeros, torch.tensor([3, 1, 0, 2]))  # no class has two
+    assert float(alone) == pytest.approx(float(rules_excess(gaps, zeros)))
+
+
+def test_harm_to_one_class_is_no_excuse() -> None:
+    """However large it is: of 32 samples of ten classes, three belong to the one that suffers."""
+    classes = torch.arange(32) % 10
+    noise = 0.01 * torch.linspace(-1, 1, 32)[torch.randperm(32, generator=torch.manual_seed(0))]
+    for harm in (1.0, 100.0):
+        gaps = noise + harm * (classes == 9)
+        assert rules_excess(gaps, torch.zeros(32)) < 2
+        assert rules_excess(gaps, torch.zeros(32), classes) > 20
 
 
 def freshest_literally(losses: Table, z: float) -> int:
@@ -154,6 +185,7 @@ def trust_literally(
     z: float,
     lineage_ratio: float,
     memory: float,
+    classes: list[int] | None = None,
 ) -> list[int]:
     """Index chosen in each round.  One's own models are OWN, 2 OWN, …"""
     began = statistics.fmean(rounds[0][-1])
@@ -176,12 +208,12 @@ def trust_literally(
         learnt = -excess(best, [began] * len(best))
         near = []
         for j, row in enumerate(table[:-1]):
-            above = excess(row, best)
+            above = excess(row, best, classes)
             was_far[j].append(above > z)
             aged = [(memory**a, far) for a, far in enumerate(reversed(was_far[j]))]
             doubted = sum(w for w, far in aged if far) > sum(w for w, _ in aged) / 2
             tolerance = max(0.0, min(z / 2 if doubted else z, learnt))
-            if above <= tolerance and (alone or excess(row, table[-1]) <= z):
+            if above <= tolerance and (alone or excess(row, table[-1], classes) <= z):
                 near.append(j)
         order = {j: (turns[j], -statistics.fmean(table[j]), -j) for j in near}
         made.append(max(order, key=order.__getitem__, default=len(table) - 1))
@@ -193,9 +225,15 @@ gained = st.lists(st.lists(positive, min_size=4, max_size=4), min_size=7, max_si
 
 
 @settings(deadline=None, max_examples=400)
-@given(rounds=st.lists(gained, min_size=1, max_size=4), seed=st.integers(0, 10**6))
-def test_trust_against_a_literal_twin(rounds: list[Table], seed: int) -> None:
-    options = {"z": 1.31, "lineage_ratio": 2.1, "memory": 0.9}
+@given(
+    rounds=st.lists(gained, min_size=1, max_size=4),
+    seed=st.integers(0, 10**6),
+    classes=st.none() | st.lists(st.integers(0, 2), min_size=4, max_size=4),
+)
+def test_trust_against_a_literal_twin(
+    rounds: list[Table], seed: int, classes: list[int] | None
+) -> None:
+    options: dict[str, Any] = {"z": 1.31, "lineage_ratio": 2.1, "memory": 0.9, "classes": classes}
     models = [family(seed + i, 6, turn=3.0) for i in range(len(rounds))]
     state: dict[str, Any] = {}
     made = []
@@ -218,8 +256,8 @@ def test_how_far_above_the_lowest_one_may_be() -> None:
     turn = {"start": torch.tensor([0.0, 3.0, 3.0]), "sums": torch.zeros(3)}
     known = {"began": torch.tensor(2.0, dtype=torch.float64), "trust": turn}
 
-    def chosen(state: dict[str, Any], **options: float) -> int:
-        return choose("trust", rows, [9.0] * 4, state, models, mine, **options).selected.index
+    def chosen(state: dict[str, Any], z: float) -> int:
+        return choose("trust", rows, [9.0] * 4, state, models, mine, z=z).selected.index
 
     assert chosen(known, z=3.0) == 0
     assert chosen(known, z=2.99) == 1

@@ -42,4 +42,5 @@ def draw_by_class(
     _, classes, counts = np.unique(labels[order], return_inverse=True, return_counts=True)
     nth = np.empty(len(local), np.int64)  # of its class
     nth[np.argsort(classes, kind="stable")] = np.concatenate([np.arange(n) for n in counts])
-    return Batch(local[order[np.argsort(nth, kind="stable")[:size]]])
+    some = np.argsort(nth, kind="stable")[:size]
+    return Batch(local[order[some]], classes[some])

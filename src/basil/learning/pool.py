@@ -26,6 +26,7 @@ class Batch:
     """
 
     indices: NDArray[np.int64]
+    strata: NDArray[np.int64] | None = None  # the class of each sample, where drawn by class
     inputs: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
 from basil.learning.pool import Batch
@@ -36,6 +37,12 @@ class Candidates:
     def senders(self) -> tuple[int | None, ...]:
         """Who sent each candidate, and last oneself; None for x⁰ and for oneself."""
         return (*(None if e.sender == INITIAL else e.sender for e in self.entries), None)
+
+    @property
+    def strata(self) -> tuple[Tensor] | tuple[()]:
+        """The class of each sample, where models are judged class by class."""
+        strata = self.batch.strata
+        return () if strata is None else (torch.from_numpy(strata).to(self.own.device),)
 
     def score_own(self) -> Generator[Score, Losses, Losses]:
         """The losses of the node's own last model."""

@@ -24,8 +24,9 @@ def trust(
     """Of the models that one batch cannot tell from the best, the one with the most turns in it.
 
     Near: its losses exceed those of the lowest by at most τ_j, and one's own last model's by at
-    most z, both in standard errors of the paired difference.  With ℓ the lowest model's losses on
-    B samples and L₀ the mean loss of the model that this node began with,
+    most z, both in standard errors of the paired difference (`excess`; within classes, where models
+    are judged class by class).  With ℓ the lowest model's losses on B samples and L₀ the mean loss
+    of the model that this node began with,
 
         τ_j = min(z_j, t₀),    t₀ = (L₀ − mean ℓ) / (sd ℓ / √B),
 
@@ -52,8 +53,9 @@ def trust(
     began = state["began"] if "began" in state else own.new_full((), torch.nan, dtype=torch.float64)
     alone = state["alone"] if "alone" in state else own.new_zeros((), dtype=torch.bool)
     turn = () if before is None else (before["start"], before["sums"])
-    judge = partial(_judged, z=z, ratio=lineage_ratio, memory=memory)
-    args = losses, records, began, alone, models, *turn
+    strata = candidates.strata
+    judge = partial(_judged, z=z, ratio=lineage_ratio, memory=memory, by_class=bool(strata))
+    args = losses, records, began, alone, models, *strata, *turn
     verdict = Verdict(*(yield Combine(judge, args=args, unseen=True)))
     state = {
         "records": remembered(candidates, verdict.records),
@@ -86,7 +88,9 @@ def _judged(
     z: float,
     ratio: float,
     memory: float,
+    by_class: bool = False,  # then the samples' classes come before these
 ) -> Verdict:
+    strata, turn = (turn[0], turn[1:]) if by_class else (None, turn)
     others, own, means = losses[:-1], losses[-1], means_of(losses)
     sums, turns = own.new_zeros(3), torch.zeros_like(means[:-1])
     if turn:
@@ -94,7 +98,7 @@ def _judged(
         sums, length = _usual(models[-1] - start, before, memory)
         turns = lineage(models[:-1] - models[-1], length, ratio)
 
-    above, lowest = above_the_lowest(others, means[:-1])
+    above, lowest = above_the_lowest(others, means[:-1], strata)
     far = (above > z).double()
     records = memory * records + torch.stack([far, torch.ones_like(far)], 1)
     doubted = records[:, 0] > records[:, 1] / 2
@@ -102,7 +106,7 @@ def _judged(
     learnt = -excess(lowest, began)
     tolerance = torch.minimum(z / (1 + doubted.double()), learnt).clamp(min=0)
 
-    holds = alone | ~means[-1].isfinite() | (excess(others, own) <= z)
+    holds = alone | ~means[-1].isfinite() | (excess(others, own, strata) <= z)
     near = (above <= tolerance) & holds & means[:-1].isfinite()
     most = near & (turns == torch.where(near, turns, -1).max())
     number = first(most & (means[:-1] == torch.where(most, means[:-1], torch.inf).min()))
