@@ -55,10 +55,9 @@ def test_trust_is_one_program_for_several_rings(counters: list[Any]) -> None:
     judge = partial(_judged, z=2.0, ratio=2.0, memory=0.9)
     started, double = torch.randn(3, 7), torch.float64
     rows = [
-        torch.rand(3, 5, 16),  # losses of four candidates, and one's own
+        torch.rand(3, 4, 16),  # losses of four candidates; models are theirs and one's own
         torch.rand(3, 4, 2, dtype=double),
         torch.full((3,), 2.0, dtype=double),
-        torch.tensor([True, False, False]),
         started[:, None] + 0.1 * torch.randn(3, 5, 7),
     ]
     for turn in ((), (started, torch.rand(3, 3))):

@@ -17,16 +17,15 @@ from basil.protocol.rules.records import recalled, remembered
 from basil.table import states
 
 
-@states(renamed={"kin": "lineage_ratio"}, scores_own=True)
+@states(renamed={"kin": "lineage_ratio"})
 def trust(
     candidates: Candidates, *, z: float = 2.0, lineage_ratio: float = 2.0, memory: float = 0.9
 ) -> RuleGenerator:
     """Of the models that one batch cannot tell from the best, the one with the most turns in it.
 
-    Near: its losses exceed those of the lowest by at most τ_j, and one's own last model's by at
-    most z, both in standard errors of the paired difference (`excess`; within classes, where models
-    are judged class by class).  With ℓ the lowest model's losses on B samples and L₀ the mean loss
-    of the model that this node began with,
+    Near: its losses exceed those of the lowest by at most τ_j, in standard errors of the paired
+    difference (`excess`; within classes, where models are judged class by class).  With ℓ the
+    lowest model's losses on B samples and L₀ the mean loss of the model that this node began with,
 
         τ_j = min(z_j, t₀),    t₀ = (L₀ − mean ℓ) / (sd ℓ / √B),
 
@@ -38,29 +37,25 @@ def trust(
     led there: no longer than r = `lineage_ratio` times the node's own turns, and with no coordinate
     changed by more than r times the most that those change (root mean squares, weights μ^a).  It
     has one turn more then; as many, if it is nearer than 1/r of a turn (`lineage`).  Of equals the
-    one with the lowest loss.  If none is near, one's own last model, which is not compared with
-    again in the next round.  In a node's first turn no turns are known.
+    one with the lowest loss.  In a node's first turn no turns are known.
 
-    It costs S + 1 evaluations a turn, the distances of S models, and a second model in a node's
-    memory.  Reasons and limits: docs/research/trust.md.  (No publication's.)
+    It costs the distances of S models, and a second model in a node's memory.  Reasons and limits:
+    docs/research/trust.md.  (No publication's.)
     """
     non_negative(z, "z")
     if not lineage_ratio >= 1:
         raise UserError(f"scheme.lineage_ratio = {lineage_ratio}: it must be 1 or more")
     own, state, before = candidates.own, candidates.state, candidates.state.get("trust")
     models, records = [*candidates.models, own], recalled(candidates, memory)
-    losses = [*candidates.losses, (yield from candidates.score_own())]
-    began = state["began"] if "began" in state else own.new_full((), torch.nan, dtype=torch.float64)
-    alone = state["alone"] if "alone" in state else own.new_zeros((), dtype=torch.bool)
+    began = state["began"] if "began" in state else (yield from candidates.score_own())
     turn = () if before is None else (before["start"], before["sums"])
     strata = candidates.strata
     judge = partial(_judged, z=z, ratio=lineage_ratio, memory=memory, by_class=bool(strata))
-    args = losses, records, began, alone, models, *strata, *turn
+    args = candidates.losses, records, began, models, *strata, *turn
     verdict = Verdict(*(yield Combine(judge, args=args, unseen=True)))
     state = {
         "records": remembered(candidates, verdict.records),
         "began": verdict.began,
-        "alone": verdict.alone,
         "trust": {"start": verdict.model, "sums": verdict.sums},
     }
     selected = Chosen(models, verdict.number, verdict.model)
@@ -70,8 +65,7 @@ def trust(
 class Verdict(NamedTuple):
     """What comes out of the work of a Combine is a plain row of tensors: these."""
 
-    number: Tensor  # of the chosen candidate; one past the last for oneself
-    alone: Tensor  # is it oneself?
+    number: Tensor  # of the chosen candidate; one past the last for oneself: nobody is finite
     records: Tensor
     began: Tensor
     sums: Tensor
@@ -79,10 +73,9 @@ class Verdict(NamedTuple):
 
 
 def _judged(
-    losses: Tensor,  # [candidates and then one's own, sample]
+    losses: Tensor,  # [candidate, sample]
     records: Tensor,  # of the candidates' senders: Σ μ^a of those rounds in which it was far, Σ μ^a
-    began: Tensor,  # L₀; NaN in the first round
-    alone: Tensor,  # has the node gone on from its own model a round ago?
+    began: Tensor,  # L₀; in the first round the losses of which it is the mean
     models: Tensor,  # candidates and then one's own
     *turn: Tensor,  # where one's last turn began, and the sums then; nothing in the first round
     z: float,
@@ -91,27 +84,25 @@ def _judged(
     by_class: bool = False,  # then the samples' classes come before these
 ) -> Verdict:
     strata, turn = (turn[0], turn[1:]) if by_class else (None, turn)
-    others, own, means = losses[:-1], losses[-1], means_of(losses)
-    sums, turns = own.new_zeros(3), torch.zeros_like(means[:-1])
+    means, began = means_of(losses), means_of(began.view(1, -1))[0]
+    sums, turns = losses.new_zeros(3), torch.zeros_like(means)
     if turn:
         start, before = turn
         sums, length = _usual(models[-1] - start, before, memory)
         turns = lineage(models[:-1] - models[-1], length, ratio)
 
-    above, lowest = above_the_lowest(others, means[:-1], strata)
+    above, lowest = above_the_lowest(losses, means, strata)
     far = (above > z).double()
     records = memory * records + torch.stack([far, torch.ones_like(far)], 1)
     doubted = records[:, 0] > records[:, 1] / 2
-    began = torch.where(began.isnan(), means[-1], began)
     learnt = -excess(lowest, began)
     tolerance = torch.minimum(z / (1 + doubted.double()), learnt).clamp(min=0)
 
-    holds = alone | ~means[-1].isfinite() | (excess(others, own, strata) <= z)
-    near = (above <= tolerance) & holds & means[:-1].isfinite()
+    near = (above <= tolerance) & means.isfinite()
     most = near & (turns == torch.where(near, turns, -1).max())
-    number = first(most & (means[:-1] == torch.where(most, means[:-1], torch.inf).min()))
+    number = first(most & (means == torch.where(most, means, torch.inf).min()))
     model = models[number.view(1)][0]
-    return Verdict(number, number == len(far), records, began, sums, model)
+    return Verdict(number, records, began, sums, model)
 
 
 def _usual(turn: Tensor, sums: Tensor, memory: float) -> tuple[Tensor, Length]:
