@@ -8,8 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from robust_gossip import HONEST, RULE_OF, communication_step, worlds
 from torch import Tensor
 
+from basil.protocol.graph.aggregate import benign_radius, clipped, distances
 from basil.protocol.graph.ios import scissored_mean
 from basil.protocol.graph.robust_gossip import clipped_sum, trimmed_sum
 
@@ -131,3 +133,32 @@ def test_garbage_is_never_used(rule: Callable[[Tensor, Tensor], Tensor], value: 
     models[1] = value
     assert rule(own, models).abs().max() <= 0.5
     assert rule(own, torch.full((5, 4), value)).isfinite().all()
+
+
+@pytest.mark.parametrize("byzantine", [1, 6, 9])
+@pytest.mark.parametrize("far", [0.1, 3.0, 1e4])
+def test_as_in_a_plain_reading_of_the_authors_code(byzantine: int, far: float) -> None:
+    """examples/robust_gossip.py, on its graph: 26 honest nodes, and b that all say the same."""
+    draw = torch.Generator().manual_seed(byzantine)
+    honest, W = torch.randn(HONEST, 40, generator=draw), worlds(byzantine)
+    step = communication_step(W)
+    for j in range(HONEST):
+        lie = honest[j] + far * torch.randn(40, generator=draw)
+        everybody = torch.cat([honest, lie.expand(byzantine, -1)])
+        w = torch.cat([W[j], W[j].max().expand(byzantine)])
+        w[j] = 1 - w.sum()
+        plain = {name: rule(everybody, w, j, byzantine, step) for name, rule in RULE_OF.items()}
+
+        near = W[j] > 0
+        models = torch.cat([honest[near], everybody[HONEST:]])
+        weights = torch.cat([W[j][near], w[HONEST:]])
+        mine, b = honest[j], byzantine
+        radius = benign_radius(distances(mine, models), weights, b)
+        found = {
+            "cs+": clipped_sum(mine, models, weights, b, step),
+            "gts": trimmed_sum(mine, models, weights, b, step),
+            "clipped-gossip": clipped(mine, models, step * weights, radius),
+            "ios": scissored_mean(mine, models, weights, b),
+        }
+        for name, expected in plain.items():
+            torch.testing.assert_close(found[name], expected, rtol=1e-4, atol=2e-4)
