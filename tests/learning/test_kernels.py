@@ -45,14 +45,15 @@ def test_a_rule_is_compiled_for_few_shapes(counters: list[Any]) -> None:
     assert [counter.frame_count for counter in counters[of_a_step:]] == [1] * SHAPES
 
 
-def test_trust_is_one_program_for_several_rings(counters: list[Any]) -> None:
+@pytest.mark.parametrize("by_class", [False, True])
+def test_trust_is_one_program_for_several_rings(counters: list[Any], by_class: bool) -> None:
     """And for each what it would be alone."""
     pool = Pool(Samples(np.zeros((4, 5), np.float32), np.zeros(4, np.int64)), (0.0,), (1.0,))
     plain = Compute(MODELS["mlp"]((5,), 3), cross_entropy, pool)
     kernels = Kernels(plain.network, plain.layout, cross_entropy, pool, True)
     of_a_step = len(counters)
     torch.manual_seed(0)
-    judge = partial(_judged, z=2.0, ratio=2.0, memory=0.9)
+    judge = partial(_judged, z=2.0, ratio=2.0, memory=0.9, by_class=by_class)
     started, double = torch.randn(3, 7), torch.float64
     rows = [
         torch.rand(3, 4, 16),  # losses of four candidates; models are theirs and one's own
@@ -60,8 +61,9 @@ def test_trust_is_one_program_for_several_rings(counters: list[Any]) -> None:
         torch.full((3,), 2.0, dtype=double),
         started[:, None] + 0.1 * torch.randn(3, 5, 7),
     ]
+    strata = [torch.randint(0, 5, (3, 16))] if by_class else []
     for turn in ((), (started, torch.rand(3, 3))):
-        args = [*rows, *turn]
+        args = [*rows, *strata, *turn]
         for function, rings in ((together, 3), (together, 2), (one_by_one, 1)):
             key, many = (function, len(turn)), function is together
             fused = kernels.fused(partial(function, judge), key, judge, rows=many)
