@@ -1,6 +1,6 @@
 """Another paper's experiment, twice: in plain PyTorch, and by Basil with pieces of one's own.
 
-    python examples/robust_gossip.py [--byzantine 6] [--attacks apart fiedler] [--seeds 1] [--jobs 2]
+    python examples/robust_gossip.py [--byzantine 6] [--attacks apart] [--seeds 1] [--jobs 2]
 
 Gaucher, Dieuleveut and Hendrikx (ICML 2025, arXiv 2410.10418) on MNIST: 26 honest nodes on Two
 Worlds, b Byzantine neighbours of each, 200 steps.  Setting and formulas are those of their code
