@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,18 +27,17 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import basil
-from basil import register
 from basil.learning.models import initialise
 
+HERE = Path(__file__).resolve()
 HONEST, BRIDGES, BATCH, STEPS, MOMENTUM = 26, 8, 64, 200, 0.9
 RULES = {"cs+": "CS₊-RG", "gts": "GTS-RG", "clipped-gossip": "ClippedGossip", "ios": "IOS"}
-ATTACKS = ("foe", "a-little", "apart", "fiedler")
+ATTACKS = ("foe", "a_little", "apart", "fiedler")
 
 
 # The pieces, which both use.
 
 
-@register.model("one-convolution")
 def network(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     """`simples-minimalcnn`."""
     convolution = nn.Conv2d(shape[0], 16, 3, padding=1)
@@ -47,13 +47,11 @@ def network(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     )
 
 
-@register.schedule("stairs")
 def stairs(k: int, rate: float, rounds: int, *, every: int = 40) -> float:
     """rate / (1 + ⌊(k − 1)/every⌋)."""
     return rate / (1 + (k - 1) // every)
 
 
-@register.partition("dirichlet-by-node")
 def dirichlet(
     labels: np.ndarray, nodes: int, rng: np.random.Generator, *, alpha: float = 1.0
 ) -> list[np.ndarray]:
@@ -87,7 +85,7 @@ def lies(rule: str, attack: str, x: Tensor, weights: Tensor, byzantine: int) -> 
     fiedler = torch.linalg.eigh(laplacian).eigenvectors[:, 1]
     along = {
         "foe": x.mean(0).expand_as(x),
-        "a-little": x.std(0).expand_as(x),
+        "a_little": x.std(0).expand_as(x),
         "apart": laplacian @ x,
         "fiedler": fiedler.outer(fiedler @ x),
     }[attack]
@@ -269,8 +267,9 @@ def as_attack(attack: str) -> Callable[..., Mapping[int, Tensor]]:
     return lie
 
 
-for name in ATTACKS:
-    register.attack(name, omniscient=True)(as_attack(name))
+foe, a_little, apart, fiedler = (
+    basil.declares(omniscient=True)(as_attack(name)) for name in ATTACKS
+)
 
 
 def by_basil(rule: str, attack: str, byzantine: int, seed: int, steps: int) -> float:
@@ -279,14 +278,17 @@ def by_basil(rule: str, attack: str, byzantine: int, seed: int, steps: int) -> f
         scheme["step"] = communication_step(worlds(byzantine))
     recipe = {
         "seed": seed,
-        "data": {"dataset": "mnist", "partition": "dirichlet-by-node"},
+        "data": {"dataset": "mnist", "partition": f"{HERE}:dirichlet"},
         "ring": {"nodes": HONEST + byzantine, "byzantine": byzantine},
         "graph": {"name": "two-worlds", "bridges": BRIDGES, "weights": "metropolis"},
         "scheme": scheme,
         "learning": {
-            "model": "one-convolution", "batch": BATCH, "rate": 0.1, "schedule": "stairs",
+            "model": f"{HERE}:network",
+            "schedule": f"{HERE}:stairs",
+            "rate": 0.1,
+            "batch": BATCH,
         },
-        "attack": {"name": attack, "against": rule},
+        "attack": {"name": f"{HERE}:{attack}", "against": rule},
         "record": {"every": steps, "models": False},
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
