@@ -1,11 +1,13 @@
 """One thread: what the tests compare bit for bit must not depend on the number of cores.
 
-And no width of a terminal: sentences are compared as they are.
+And no width of a terminal: sentences are compared as they are.  And Ctrl-C as at a terminal: what a
+script starts in the background ignores it, and so would all processes that tests start.
 """
 
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 import types
 from collections.abc import Iterator
@@ -16,6 +18,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # for what test files share
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")  # readline sets it for child processes, and os.environ does not know
 
