@@ -1,6 +1,6 @@
 """Another paper's experiment, twice: in plain PyTorch, and by Basil with pieces of one's own.
 
-    python examples/robust_gossip.py [--byzantine 6] [--attacks apart] [--seeds 1] [--jobs 2]
+    python examples/robust_gossip.py [--byzantine 6] [--attacks dissensus] [--seeds 1] [--jobs 2]
 
 Gaucher, Dieuleveut and Hendrikx (ICML 2025, arXiv 2410.10418) on MNIST: 26 honest nodes on Two
 Worlds, b Byzantine neighbours of each, 200 steps.  Setting and formulas are those of their code
@@ -32,7 +32,7 @@ from basil.learning.models import initialise
 HERE = Path(__file__).resolve()
 HONEST, BRIDGES, BATCH, STEPS, MOMENTUM = 26, 8, 64, 200, 0.9
 RULES = {"cs+": "CS₊-RG", "gts": "GTS-RG", "clipped-gossip": "ClippedGossip", "ios": "IOS"}
-ATTACKS = ("foe", "a_little", "apart", "fiedler")
+ATTACKS = ("foe", "alie", "dissensus", "spectral")
 
 
 # The pieces, which both use.
@@ -85,9 +85,9 @@ def lies(rule: str, attack: str, x: Tensor, weights: Tensor, byzantine: int) -> 
     fiedler = torch.linalg.eigh(laplacian).eigenvectors[:, 1]
     along = {
         "foe": x.mean(0).expand_as(x),
-        "a_little": x.std(0).expand_as(x),
-        "apart": laplacian @ x,
-        "fiedler": fiedler.outer(fiedler @ x),
+        "alie": x.std(0).expand_as(x),
+        "dissensus": laplacian @ x,
+        "spectral": fiedler.outer(fiedler @ x),
     }[attack]
     # All that is tried out lies in the span of these: so few coordinates will do.
     span = torch.linalg.qr(torch.cat([x, along[:1]]).double().T).Q
@@ -267,7 +267,7 @@ def as_attack(attack: str) -> Callable[..., Mapping[int, Tensor]]:
     return lie
 
 
-foe, a_little, apart, fiedler = (
+foe, alie, dissensus, spectral = (
     basil.declares(omniscient=True)(as_attack(name)) for name in ATTACKS
 )
 

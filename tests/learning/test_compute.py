@@ -166,7 +166,8 @@ def test_a_batch_by_class_has_as_many_of_each_as_there_are(
     batch = draw_by_class(local, np.array(labels), np.random.default_rng(seed), size)
     drawn, strata = batch.indices, batch.strata
     assert strata is not None
-    assert len(set(zip(strata, (labels[i - 1000] for i in drawn), strict=True))) == len(set(strata))
+    classes = [labels[i - 1000] for i in drawn]
+    assert len(set(zip(strata, classes, strict=True))) == len(set(strata)) == len(set(classes))
     assert len(set(drawn.tolist())) == len(drawn) == min(size, len(labels))
     held = Counter(labels)
     taken = Counter(labels[i - 1000] for i in drawn)
