@@ -25,7 +25,7 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def counting(function: Any, **options: Any) -> Any:
         found.append(CompileCounter())
-        return compile_(function, backend=found[-1], **options)
+        return compile_(function, **options | {"backend": found[-1]})
 
     monkeypatch.setattr(torch, "compile", counting)
     return found

@@ -109,4 +109,4 @@ def garbage(view: View, *, kind: str = "mixed") -> Tensor:
     value = values[str(view.rng.choice(list(values)))]
     where = torch.rand(model.shape, generator=view.generator, device=model.device) < 0.1
     where[int(view.rng.integers(len(model)))] = True
-    return torch.where(where, value, model)
+    return model.masked_fill_(where, value)

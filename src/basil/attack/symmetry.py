@@ -22,6 +22,7 @@ from basil.attack.check import at_least, one_of, positive, share_of
 from basil.attack.selection import harder
 from basil.attack.view import View, declares
 from basil.errors import UserError
+from basil.learning.promises import sent
 from basil.learning.symmetry import Part, Units
 
 ALL = 99  # as a layer's number
@@ -81,7 +82,7 @@ def _factors(view: View, units: Units, a: float, by: str, share: float) -> Tenso
     if by == "layer" or units.whole:
         return view.honest.new_full((1 if units.whole else units.size,), a)
     factors = view.honest.new_ones(units.size)
-    order = torch.from_numpy(_order(view, units)).to(factors.device)
+    order = sent(torch.from_numpy(_order(view, units)), factors.device)
     half = max(1, int(share * units.size) // 2)
     factors[order[:half]] = a
     factors[order[half : 2 * half]] = 1 / a
@@ -104,7 +105,7 @@ def permute(
         moved = _order(view, units)[: max(2, int(share * units.size))]
         order = torch.arange(units.size)
         order[torch.from_numpy(moved)] = torch.from_numpy(moved[[*range(1, len(moved)), 0]])
-        units.permute(lie, order.to(lie.device))
+        units.permute(lie, sent(order, lie.device))
     return _to_some(view, lie, receivers)
 
 
@@ -155,10 +156,11 @@ def twins(view: View, *, weight: float = 10.0, share: float = 0.01, layer: int =
         part.of(lie)[:, weak] = part.of(lie)[:, strong]
     for part in units.reads:
         view_of = part.of(lie)
-        signs = rng.stream(view.seed, "attack", "twins", units.name).choice(
+        drawn = rng.stream(view.seed, "attack", "twins", units.name).choice(
             [-1.0, 1.0], len(view_of)
         )
-        c = weight * view_of.abs().mean() * torch.from_numpy(signs).to(lie)[:, None, None]
+        signs = sent(torch.from_numpy(drawn).to(lie.dtype), lie.device)
+        c = weight * view_of.abs().mean() * signs[:, None, None]
         view_of[:, weak] = -c
         view_of[:, strong] += c
     return lie

@@ -120,6 +120,13 @@ class Chosen(Selection):
         return Chosen(models, self.number)
 
 
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """What the host knows, on the device, which nobody waits for."""
+    if device.type == "cpu":
+        return values
+    return values.pin_memory().to(device, non_blocking=True)
+
+
 def tensor_of(model: Tensor | Selection) -> Tensor:
     return model.model() if isinstance(model, Selection) else model
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from basil.learning.cuda.compiled_once import compiled_once
 from basil.learning.cuda.kernels import LINE, Kernels, for_any_rings, outcome
 from basil.learning.cuda.layers import apply, layers_of
 from basil.learning.pool import Pool, Stored
@@ -27,9 +28,9 @@ class Batched:
         self._step: Callable[..., Tensor] = self._step_plainly
         self._settled: Callable[..., Tensor] = self._settled_plainly
         if kernels.compiled:
-            self._judge = for_any_rings(torch.compile(self._judge, dynamic=False))
-            self._step = for_any_rings(torch.compile(self._step, dynamic=False))
-            self._settled = for_any_rings(torch.compile(self._settled, dynamic=False))
+            self._judge = for_any_rings(compiled_once(self._judge))
+            self._step = for_any_rings(compiled_once(self._step))
+            self._settled = for_any_rings(compiled_once(self._settled))
 
     @property
     def possible(self) -> bool:

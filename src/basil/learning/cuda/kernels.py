@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from basil.learning.cuda.compiled_once import compiled_once
 from basil.learning.layout import Layout, frozen_norms
 from basil.learning.models import Loss, right_share
 from basil.learning.pool import Pool, Stored
@@ -74,10 +75,10 @@ class Kernels:
             self._frozen_norms = like._frozen_norms
             self._settled = like._settled
         elif self.compiled:
-            self._judge = torch.compile(self._judge_plainly, dynamic=False)
-            self._gradient = torch.compile(self._step_plainly, dynamic=False)
+            self._judge = compiled_once(self._judge_plainly)
+            self._gradient = compiled_once(self._step_plainly)
             if canonical:
-                self._settled = torch.compile(canonical.settled, dynamic=False)
+                self._settled = compiled_once(canonical.settled)
         if self.compiled:
             for samples in pool.stored[:2]:  # of these there are more in another pool
                 torch._dynamo.maybe_mark_dynamic(samples, 0)
@@ -114,8 +115,8 @@ class Kernels:
             if self.compiled and self._shapes[of] <= SHAPES:
                 # What is compiled is kept with a function's code, and only a few times with each.
                 called = FunctionType(_called.__code__.replace(), globals())
-                compiled = torch.compile(called, dynamic=False)
-                function = partial(for_any_rings(compiled) if rows else compiled, function)
+                made = compiled_once(called)
+                function = partial(for_any_rings(made) if rows else made, function)
             self._fused[kind] = function
         return self._fused[kind]
 

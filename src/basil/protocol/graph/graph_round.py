@@ -18,6 +18,7 @@ from torch import Tensor
 
 from basil.errors import UserError
 from basil.learning.pool import Batch
+from basil.learning.promises import sent
 from basil.protocol.node import Node
 from basil.protocol.requests import (
     Checkpoint,
@@ -67,7 +68,8 @@ class RoundInput:
         groups = self.groups or [(j,) for j in self.senders]
         shares = [sum(given[j] for j in group) for group in groups]
         total = own + sum(shares)
-        return self.own.new_tensor([share / total for share in shares])
+        here = torch.tensor([share / total for share in shares], dtype=self.own.dtype)
+        return sent(here, self.own.device)
 
     def train(self, model: Tensor) -> Step:
         """The local update, eq. (2), from this model."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from basil.learning.pool import Batch
-from basil.learning.promises import Losses, Pick, Selection
+from basil.learning.promises import Losses, Pick, Selection, sent
 from basil.protocol.memory import INITIAL, Entry
 from basil.protocol.requests import Combine, Score, Select
 
@@ -42,7 +42,7 @@ class Candidates:
     def strata(self) -> tuple[Tensor] | tuple[()]:
         """The class of each sample, where models are judged class by class."""
         strata = self.batch.strata
-        return () if strata is None else (torch.from_numpy(strata).to(self.own.device),)
+        return () if strata is None else (sent(torch.from_numpy(strata), self.own.device),)
 
     def score_own(self) -> Generator[Score, Losses, Losses]:
         """The losses of the node's own last model."""
