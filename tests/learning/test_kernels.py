@@ -11,6 +11,7 @@ from torch._dynamo.testing import CompileCounter
 
 from basil.data import Samples
 from basil.learning.compute import Compute
+from basil.learning.cuda.batched import Batched
 from basil.learning.cuda.combination import one_by_one, together
 from basil.learning.cuda.kernels import SHAPES, Kernels
 from basil.learning.models import MODELS, cross_entropy
@@ -96,3 +97,28 @@ def test_other_samples_need_no_other_program(counters: list[Any]) -> None:
         expected = cross_entropy(outputs, pool.y[-10:])
         torch.testing.assert_close(found, expected)
     assert [counter.frame_count for counter in counters] == [1, 1]
+
+
+@pytest.mark.parametrize("model", ["mlp", "cifar-cnn"])
+def test_a_step_of_several_rings_is_two_programs(counters: list[Any], model: str) -> None:
+    """However many rings step at once; and each as it would alone."""
+    torch.manual_seed(0)
+    draw = np.random.default_rng(0)
+    shape = (3, 32, 32)
+    x, y = draw.normal(size=(30, *shape)).astype(np.float32), draw.integers(0, 3, 30)
+    pool = Pool(Samples(x, y), (0.0,) * 3, (1.0,) * 3)
+    plain = Compute(MODELS[model](shape, 3), cross_entropy, pool)
+    batched = Batched(Kernels(plain.network, plain.layout, cross_entropy, pool, True))
+    for rings in (2, 3, 4, 6, 8):
+        vectors = plain.initial + 0.01 * torch.randn(rings, len(plain.initial))
+        samples, rates = torch.randint(0, 30, (rings, 5)), torch.rand(rings)
+        found = batched.step(vectors, samples, rates, torch.zeros(rings, 0))
+        assert not found.requires_grad
+        for ring in range(rings):
+            x_0, y_0 = pool.take(samples[ring])
+            leaf = vectors[ring].clone().requires_grad_()
+            outputs = torch.func.functional_call(plain.network, plain.layout.views(leaf), (x_0,))
+            [gradient] = torch.autograd.grad(cross_entropy(outputs, y_0).mean(), leaf)
+            torch.testing.assert_close(found[ring], vectors[ring] - rates[ring] * gradient)
+    used = [counter.frame_count for counter in counters if counter.frame_count]
+    assert used == [1, 1]

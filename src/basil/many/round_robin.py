@@ -11,7 +11,7 @@ import torch
 from basil.engine.relaxed_gc import relaxed_gc
 
 STRETCH = 0.005  # seconds: some twenty turns of a ring, so that changing over costs nothing
-AT_ONCE = 112  # rings that keep a GPU busy, in however many processes
+AT_ONCE = 64  # rings that keep a GPU busy, in however many processes
 
 
 class Sharing(Enum):

@@ -25,11 +25,15 @@ class Batched:
         self._kernels = kernels
         self._layers = layers_of(kernels.network)
         self._judge: Callable[..., tuple[Tensor, Tensor]] = self._judge_plainly
-        self._step: Callable[..., Tensor] = self._step_plainly
+        self._loss: Callable[..., Tensor] = self._loss_plainly
+        self._stepped: Callable[..., Tensor] = self._stepped_plainly
         self._settled: Callable[..., Tensor] = self._settled_plainly
         if kernels.compiled:
             self._judge = for_any_rings(compiled_once(self._judge))
-            self._step = for_any_rings(compiled_once(self._step))
+            # Two programs, since none goes through torch.autograd.grad; torch.func.grad does not
+            # take operators of one's own.
+            self._loss = for_any_rings(compiled_once(self._loss))
+            self._stepped = for_any_rings(compiled_once(self._stepped))
             self._settled = for_any_rings(compiled_once(self._settled))
 
     @property
@@ -55,7 +59,12 @@ class Batched:
             return self._judge(vectors, pool.stored, samples)
 
     def step(self, vectors: Tensor, samples: Tensor, rates: Tensor, sizes: Tensor) -> Tensor:
-        return self._step(vectors, self._kernels.pool.stored, samples, rates, sizes)
+        """x ← x − rate · ∇ mean loss(x); the sum over rings has each one's own gradient."""
+        leaves = vectors.detach().requires_grad_()
+        with torch.enable_grad():
+            total = self._loss(leaves, self._kernels.pool.stored, samples)
+        [gradients] = torch.autograd.grad(total, leaves)
+        return self._stepped(vectors, gradients, rates, sizes)
 
     def settled(self, vectors: Tensor, sizes: Tensor) -> Tensor:
         """Each in canonical form."""
@@ -84,20 +93,13 @@ class Batched:
         losses, right = outcome(kernels.loss, outputs, y)
         return losses.view(samples.shape), right.view(samples.shape)
 
-    def _step_plainly(
-        self,
-        vectors: Tensor,
-        stored: Stored,
-        samples: Tensor,
-        rates: Tensor,
-        sizes: Tensor,
+    def _loss_plainly(self, vectors: Tensor, stored: Stored, samples: Tensor) -> Tensor:
+        """The sum of all rings' mean losses."""
+        return self._outcome(vectors, stored, samples)[0].mean(1).sum()
+
+    def _stepped_plainly(
+        self, vectors: Tensor, gradients: Tensor, rates: Tensor, sizes: Tensor
     ) -> Tensor:
-        """x ← x − rate · ∇ mean loss(x); the sum over rings has each one's own gradient."""
-        leaves = vectors.detach().requires_grad_()
-        with torch.enable_grad():
-            losses, _ = self._outcome(leaves, stored, samples)
-            total = losses.mean(1).sum()
-        [gradients] = torch.autograd.grad(total, leaves)
         canonical = self._kernels.canonical
         if canonical is not None:
             vectors = _each(canonical.limited, vectors, gradients, sizes)
