@@ -1,6 +1,7 @@
 """Attacks that try out the receiver's rule: against byzfl's, by hand, and on real receivers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,19 @@ from torch import Tensor
 from basil import rng
 from basil.attack import ATTACKS
 from basil.attack.omniscient import largest_z
-from basil.attack.rehearsal import outcome
+from basil.attack.rehearsal import SAMPLE, Rehearsal
 from basil.attack.searched import line_maximum
 from basil.learning.layout import layout_of
 from basil.protocol.graph.aggregate import median, nearest_mean
 from basil.protocol.graph.bridge import bridge_median
+from basil.protocol.graph.mixing import MIXINGS
 from basil.protocol.graph.nna import nna
 from basil.protocol.graph.ubar import ubar
+from basil.protocol.looks_at import ANYTHING, COORDINATES, DISTANCES, looks_at
+from basil.protocol.node import Node
+from basil.protocol.schemes import GRAPH_SCHEMES
+from basil.table import states
+from basil.topology.graph import Graph
 
 from attack_helpers import D, view
 from ring_helpers import Quadratic, plain_node
@@ -40,8 +47,8 @@ def test_the_optimal_attacks_are_byzfls(byzfl: Any, seed: int, b: int) -> None:
     """Against a median, which makes no difference between oneself and others."""
     benign = models(7, seed)
 
-    def median_of_all(j: int, sent: Mapping[int, Tensor]) -> Tensor:
-        return median(benign[j - 10], torch.stack(list(sent.values())))
+    def median_of_all(j: int, own: Tensor, sent: Mapping[int, Tensor]) -> Tensor:
+        return median(own, torch.stack(list(sent.values())))
 
     seen = view(
         benign=benign,
@@ -78,6 +85,19 @@ def test_the_line_search_by_hand() -> None:
     best = line_maximum(hill, 6)
     assert asked == [0.0, 10.0, 30.0, 70.0, 62.0, pytest.approx(62 + 25.6)]
     assert best == 62.0
+
+
+def test_harm_is_the_distance_from_what_the_benign_alone_would_make() -> None:
+    """Node 10 at 0 hears 10 with weight ½: 5.  A lie of 0 leaves it at 4, a lie of −50 at 1."""
+    seen = view(
+        benign={10: torch.zeros(1), 11: torch.full((1,), 10.0)},
+        weights={10: {11: 0.5, 1: 0.5}},
+        receivers=(10,),
+        outcome=lambda j, own, sent: own + (4.0 if sent[1] == 0.0 else 1.0),
+    )
+    lies = ATTACKS["optimal-ipm"](seen, tries=2)
+    assert isinstance(lies, dict)
+    assert lies[10] == -50.0
 
 
 def test_where_a_rule_cannot_be_tried_out_the_length_is_fixed() -> None:
@@ -124,8 +144,9 @@ NUMBERS = {1: 1.0, 2: 2.0, 3: 3.0, 4: 40.0}
 def rehearsed(scheme: Any, sent: dict[int, float], own: float = 0.0) -> Tensor | None:
     compute = Quadratic((0.0,) * 5, x0=7.0).compute()
     node = plain_node(0, compute, neighbours=(1, 2, 3, 4), rounds=9, byzantine=1)
-    return outcome(
-        node, scheme, 5, torch.tensor([own]), {j: torch.tensor([x]) for j, x in sent.items()}
+    rehearsal = Rehearsal(lambda j: node, scheme, ANYTHING)
+    return rehearsal.outcome(
+        0, 5, torch.tensor([own]), {j: torch.tensor([x]) for j, x in sent.items()}
     )
 
 
@@ -140,3 +161,126 @@ def test_a_rehearsal_ends_with_what_the_rule_makes() -> None:
 
 def test_a_rule_that_asks_for_losses_cannot_be_rehearsed() -> None:
     assert rehearsed(ubar, NUMBERS) is None
+
+
+# -- shorter vectors -----------------------------------------------------------------------------
+
+STATED = {name: looks_at(scheme) for name, scheme in GRAPH_SCHEMES.items()}
+LENGTH = SAMPLE + 500
+
+
+def around(name: str, mixing: str = "none", seed: int = 0) -> tuple[Rehearsal, dict[int, Tensor]]:
+    """How node 0 combines nine models that lie near each other, and these; three lie far away."""
+    graph = Graph(tuple(tuple(j for j in range(9) if j != i) for i in range(9)))
+    scheme, mix = GRAPH_SCHEMES[name], MIXINGS[mixing]
+
+    def place(j: int) -> Node:
+        weights = {k: 0.02 * k for k in range(1, 9)}
+        return plain_node(
+            j,
+            Quadratic((0.0,) * 9, x0=0.0).compute(),
+            graph=graph,
+            neighbours=tuple(range(1, 9)),
+            weights=weights,
+            mixing=mix,
+            rounds=9,
+            byzantine=3,
+        )
+
+    draw = rng.torch_stream(seed, "models")
+    centre = torch.randn(LENGTH, generator=draw)
+    found = {i: centre + 0.1 * torch.randn(LENGTH, generator=draw) for i in range(9)}
+    for i in range(6, 9):
+        found[i] += 0.3 * i * torch.randn(LENGTH, generator=draw)
+    return Rehearsal(place, scheme, looks_at(scheme, mix)), found
+
+
+def both(rehearsal: Rehearsal, models: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
+    """What node 0 makes of the models, and of their shadows."""
+    shadows = dict(zip(models, rehearsal.shadows(models.values()), strict=True))
+    made = []
+    for each in (models, shadows):
+        outcome = rehearsal.outcome(0, 3, each[0], {i: each[i] for i in range(1, 9)})
+        assert outcome is not None
+        made.append(outcome)
+    return made[0], made[1]
+
+
+def distances(found: Tensor, models: Iterable[Tensor]) -> list[float]:
+    return [float((found - model).norm()) for model in models]
+
+
+@pytest.mark.parametrize("mixing", ["none", "nnm", "bucketing"])
+@pytest.mark.parametrize("name", [n for n, stated in STATED.items() if stated == DISTANCES])
+def test_who_looks_at_distances_does_the_same_with_nine_numbers(name: str, mixing: str) -> None:
+    for seed in range(3):
+        rehearsal, models = around(name, mixing, seed)
+        whole, short = both(rehearsal, models)
+        shadows = rehearsal.shadows(models.values())
+        assert shadows.shape == (9, 9)
+        expected = distances(whole, models.values())
+        assert distances(short, shadows) == pytest.approx(expected, rel=1e-3)
+
+
+def test_clipping_is_the_same_with_nine_numbers() -> None:
+    """What is clipped lies at one distance.  Who sets the farthest aside takes any of these."""
+    for name in ("g-plain", "cs+", "ios"):
+        rehearsal, models = around(name, "arc")
+        whole, short = both(rehearsal, models)
+        expected = distances(whole, models.values())
+        found = distances(short, rehearsal.shadows(models.values()))
+        assert found == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["bridge", "bridge-median"])
+def test_who_looks_at_coordinates_does_the_same_with_some_of_them(name: str) -> None:
+    rehearsal, models = around(name)
+    whole, short = both(rehearsal, models)
+    assert short.shape == (SAMPLE,)
+    assert torch.equal(short, rehearsal.shadows([whole])[0])
+
+
+@pytest.mark.parametrize(("name", "mixing"), [("rpel", "none"), ("bridge", "nnm")])
+def test_nearest_neighbours_in_some_coordinates_are_about_the_same(name: str, mixing: str) -> None:
+    rehearsal, models = around(name, mixing)
+    whole, short = both(rehearsal, models)
+    expected = (SAMPLE / LENGTH) ** 0.5 * float((whole - models[0]).norm())
+    shadows = rehearsal.shadows(models.values())
+    assert float((short - shadows[0]).norm()) == pytest.approx(expected, rel=0.05)
+
+
+def test_other_rules_see_models_whole() -> None:
+    @states(looks_at=COORDINATES)
+    def by_coordinate() -> None: ...
+
+    def somebodys() -> None: ...
+
+    assert looks_at(by_coordinate, MIXINGS["nnm"]) == COORDINATES
+    assert looks_at(nna, somebodys) == looks_at(somebodys, by_coordinate) == ANYTHING
+    assert STATED["ubar"] == STATED["sketchguard"] == ANYTHING
+    rehearsal, models = around("sketchguard")
+    assert torch.equal(rehearsal.shadows(models.values()), torch.stack(list(models.values())))
+
+
+def test_the_length_found_is_the_one_found_with_whole_models() -> None:
+    benign = models(7, 0)
+    rehearsal = Rehearsal(_complete_place, nna, DISTANCES)
+    found = []
+    for shadows in (rehearsal.shadows, lambda rows: torch.stack(list(rows))):
+        seen = view(
+            benign=benign,
+            weights=complete(7, 3),
+            colluders=frozenset((1, 2, 3)),
+            outcome=lambda j, own, sent: rehearsal.outcome(j, 3, own, sent),
+        )
+        lies = ATTACKS["optimal-ipm"](replace(seen, shadows=shadows))
+        assert isinstance(lies, dict)
+        found.append(lies[10])
+    torch.testing.assert_close(*found)
+
+
+def _complete_place(j: int) -> Node:
+    weights = complete(7, 3)
+    compute = Quadratic((0.0,) * 3, x0=0.0).compute()
+    place = {"neighbours": tuple(weights[j]), "weights": weights[j], "byzantine": 3}
+    return plain_node(j, compute, rounds=9, **place)

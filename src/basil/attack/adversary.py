@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from basil.attack.rehearsal import Rehearsal
 from basil.attack.view import NO_SYMMETRIES, Attack, Bench, Lie, Numbers, View
 from basil.learning.layout import Layout
 from basil.learning.pool import Batch
@@ -71,8 +72,7 @@ class Knowledge:
     shared: dict[str, Any] = field(default_factory=dict)
     colluders: frozenset[int] = frozenset()
     weights: Callable[[int], Mapping[int, float]] = lambda receiver: {}
-    # (receiver, round, its own model, what it is sent) -> what it makes of that; see `outcome`
-    outcome: Callable[[int, int, Tensor, Mapping[int, Tensor]], Tensor | None] | None = None
+    rehearsal: Rehearsal | None = None  # on a graph
     received: Numbers = field(default_factory=_no_numbers)
     private: Numbers = field(default_factory=_no_numbers)
     numbering: Numbering = field(default_factory=Numbering)
@@ -151,7 +151,7 @@ def adversary(
                     state=memory,
                     shared=known.shared,
                     benign=benign,
-                    **_rehearsal(known, request.round, benign),
+                    **_rehearsal(known, request.round),
                 )
                 lie = yield from attack.lie(view, **options)
                 yield from held
@@ -187,14 +187,15 @@ def _sends(honest: Send, lie: Lie) -> Iterator[Send]:
             yield replace(honest, to=())
 
 
-def _rehearsal(
-    known: Knowledge, k: int, benign: Mapping[int, Tensor] | None
-) -> dict[str, Callable[[int, Mapping[int, Tensor]], Tensor | None]]:
-    """What omniscient attackers can find out about those whose rule needs no samples."""
-    outcome = known.outcome
-    if outcome is None or benign is None:
+def _rehearsal(known: Knowledge, k: int) -> dict[str, Callable[..., Any]]:
+    """What can be found out about those whose rule needs no samples."""
+    rehearsal = known.rehearsal
+    if rehearsal is None:
         return {}
-    return {"outcome": lambda j, sent: outcome(j, k, benign[j], sent)}
+    return {
+        "shadows": rehearsal.shadows,
+        "outcome": lambda j, own, sent: rehearsal.outcome(j, k, own, sent),
+    }
 
 
 def lies_in(k: int, start: int, every: int) -> bool:

@@ -113,15 +113,18 @@ def _length(
     before = known.get((name, j))
     if before and before[0] == view.round and all(map(operator.is_, before[1], seen)):
         return float(before[2])
-    friends = {k: benign[k] for k in weights if k in benign and k != j}
+    friends = [k for k in weights if k in benign and k != j]
     colluders = [k for k in weights if k in view.colluders]
-    target = benign[j].clone()
-    for k, x in friends.items():
-        target.add_(x - benign[j], alpha=weights[k])
+    models = [benign[j], point, direction, *(benign[k] for k in friends)]
+    own, begin, along, *others = view.shadows(models)
+    target = own.clone()
+    for k, x in zip(friends, others, strict=True):
+        target.add_(x - own, alpha=weights[k])
 
     def harm(length: float) -> float | None:
-        told = dict.fromkeys(colluders, point + length * direction)
-        made = view.outcome(j, dict(sorted({**friends, **told}.items())))
+        told = dict.fromkeys(colluders, begin + length * along)
+        heard = {**dict(zip(friends, others, strict=True)), **told}
+        made = view.outcome(j, own, dict(sorted(heard.items())))
         return None if made is None else float((made - target).norm())
 
     found = fixed if harm(0.0) is None else line_maximum(harm, tries)

@@ -1,7 +1,7 @@
 """What an adversary can see when it decides what to send, and what it must declare."""
 
 import functools
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 
@@ -21,6 +21,7 @@ from basil.protocol.requests import Score, ScoreAll, Train
 Numbers: TypeAlias = NDArray[np.int64]
 Lie: TypeAlias = Tensor | Mapping[int, Tensor] | None
 """What goes out: one vector to all receivers, one for each of those named, or nothing."""
+Outcome: TypeAlias = Callable[[int, Tensor, Mapping[int, Tensor]], Tensor | None]
 Trial: TypeAlias = Generator[Score | ScoreAll, Losses, Lie]
 """A lie that is tried out first: it asks for losses, like a protocol, and they take their time."""
 
@@ -52,8 +53,10 @@ class View:
     shared: dict[str, Any]  # what colluders on one machine compute once; lost without harm
     # Omniscient attacks only: what each benign node sent last (x⁰ before it has sent anything).
     benign: Mapping[int, Tensor] | None
-    # What receiver j would make of models that its neighbours send it; None where nobody can tell.
-    outcome: Callable[[int, Mapping[int, Tensor]], Tensor | None] = lambda j, sent: None
+    # What receiver j would make of its own model and those that its neighbours send it; None where
+    # nobody can tell.  And shorter vectors for which that is the same; see `Rehearsal`.
+    outcome: Outcome = lambda j, own, sent: None
+    shadows: Callable[[Iterable[Tensor]], Tensor] = lambda models: torch.stack(list(models))
     # What can be done to the network's weights without a change of what it computes.
     symmetries: Symmetries = NO_SYMMETRIES
 

@@ -1,19 +1,18 @@
 """What each node of an experiment knows, and the protocol that it follows."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from basil import rng
 from basil.attack import Knowledge, View, adversary
-from basil.attack.rehearsal import outcome
+from basil.attack.rehearsal import Rehearsal
 from basil.experiment.options import options_of
 from basil.experiment.setup import Setup
 from basil.learning.pool import Batch
 from basil.protocol.graph.mixing import MIXINGS
+from basil.protocol.looks_at import looks_at
 from basil.protocol.node import NO_GRAPH, GraphPlace, GroupPlace, Node, RingPlace
 from basil.protocol.requests import Protocol
 from basil.protocol.schemes import SCHEMES
@@ -30,9 +29,6 @@ def protocol_of(
     shared = setup.shared
     samples = {} if shared is None else shared.known_to(node, setup.node_data.local[node])
 
-    def rehearsed(j: int, k: int, own: Tensor, sent: Mapping[int, Tensor]) -> Tensor | None:
-        return outcome(node_of(setup, j), partial(_scheme, setup), k, own, sent)
-
     known = Knowledge(
         setup.compute.layout,
         setup.recipe.seed,
@@ -41,10 +37,16 @@ def protocol_of(
         participants.weights,
         numbering=setup.numbering,
         symmetries=setup.compute.symmetries,
-        outcome=rehearsed if participants.graph else None,
+        rehearsal=_rehearsal(setup) if participants.graph else None,
         **samples,
     )
     return adversary(place, partial(_scheme, setup), participants.attack, known)
+
+
+def _rehearsal(setup: Setup) -> Rehearsal:
+    recipe = setup.recipe
+    seen = looks_at(SCHEMES[recipe.scheme.name], MIXINGS[recipe.graph.mixing])
+    return Rehearsal(partial(node_of, setup), partial(_scheme, setup), seen, recipe.seed)
 
 
 def _scheme(setup: Setup, place: Node) -> Protocol:

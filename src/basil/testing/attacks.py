@@ -9,7 +9,7 @@ from torch import Tensor
 
 from basil import rng
 from basil.attack import ATTACKS, Attack, DataAttack, View
-from basil.attack.view import NO_SYMMETRIES, Lie
+from basil.attack.view import NO_SYMMETRIES, Lie, Outcome
 from basil.learning.layout import Layout, layout_of
 from basil.learning.models import mlp
 from basil.learning.pool import Batch
@@ -33,7 +33,7 @@ def view(
     colluders: frozenset[int] = frozenset({1}),
     weights: Mapping[int, Mapping[int, float]] | None = None,
     symmetries: Symmetries = NO_SYMMETRIES,
-    outcome: Callable[[int, Mapping[int, Tensor]], Tensor | None] = lambda j, sent: None,
+    outcome: Outcome = lambda j, own, sent: None,
 ) -> View:
     """A turn of node 1; benign models given as a list belong to nodes 10, 11, …"""
     if isinstance(benign, list):

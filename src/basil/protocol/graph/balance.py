@@ -6,11 +6,14 @@ from torch import Tensor
 
 from basil.protocol.graph.aggregate import mean_within
 from basil.protocol.graph.graph_round import RoundInput, Step, gossip, share
+from basil.protocol.looks_at import DISTANCES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
 from basil.protocol.rules.freshest import non_negative
+from basil.table import states
 
 
+@states(looks_at=DISTANCES)
 def balance(node: Node, *, gamma: float = 0.3, kappa: float = 1.0, alpha: float = 0.5) -> Protocol:
     """Mix with the neighbours within a distance that shrinks from round to round.
 

@@ -2,10 +2,13 @@
 
 from basil.protocol.graph.aggregate import median, trimmed_mean
 from basil.protocol.graph.graph_round import RoundInput, Step, among, byzantine_tolerated, gossip
+from basil.protocol.looks_at import COORDINATES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
+from basil.table import states
 
 
+@states(looks_at=COORDINATES)
 def bridge(node: Node, *, trim: int = -1) -> Protocol:
     """Per coordinate, a mean without the largest and smallest values (BRIDGE-T).
 
@@ -27,6 +30,7 @@ def bridge(node: Node, *, trim: int = -1) -> Protocol:
     return gossip(node, scheme)
 
 
+@states(looks_at=COORDINATES)
 def bridge_median(node: Node) -> Protocol:
     """Per coordinate, the median of one's own and the neighbours' values (BRIDGE-M).
 

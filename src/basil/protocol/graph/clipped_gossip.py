@@ -5,10 +5,13 @@ from torch import Tensor
 from basil.errors import UserError
 from basil.protocol.graph.aggregate import benign_radius, clipped, distances
 from basil.protocol.graph.graph_round import RoundInput, Step, byzantine_tolerated, gossip, share
+from basil.protocol.looks_at import DISTANCES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
+from basil.table import states
 
 
+@states(looks_at=DISTANCES)
 def clipped_gossip(node: Node, *, radius: float = 0.0, momentum: float = 0.9) -> Protocol:
     """Move towards each neighbour, by no more than a radius.
 

@@ -2,10 +2,13 @@
 
 from basil.protocol.graph.aggregate import weighted_mean
 from basil.protocol.graph.graph_round import RoundInput, Step, gossip
+from basil.protocol.looks_at import DISTANCES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
+from basil.table import states
 
 
+@states(looks_at=DISTANCES)
 def g_plain(node: Node) -> Protocol:
     """Average one's model with the neighbours', then train: the graph without a defence (§VI-A).
 

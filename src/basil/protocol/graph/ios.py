@@ -12,10 +12,13 @@ from basil.protocol.graph.graph_round import (
     gossip,
     share,
 )
+from basil.protocol.looks_at import DISTANCES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
+from basil.table import states
 
 
+@states(looks_at=DISTANCES)
 def ios(node: Node, *, discard: int = -1, momentum: float = 0.9) -> Protocol:
     """Again and again without the model that is farthest from the mean of those that are left.
 

@@ -15,13 +15,15 @@ from basil import rng
 from basil.errors import UserError
 from basil.protocol.graph.aggregate import distances, finite_or_own
 from basil.protocol.graph.graph_round import RoundInput, among, byzantine_tolerated
+from basil.protocol.looks_at import DISTANCES
 from basil.protocol.node import Node
 from basil.protocol.requests import Combine, Request
-from basil.table import Table
+from basil.table import Table, states
 
 Mixing: TypeAlias = Callable[[RoundInput], Generator[Request, Any, RoundInput]]
 
 
+@states(looks_at=DISTANCES)
 def none(node: Node) -> Mixing:
     """Models as they come."""
 
@@ -32,6 +34,7 @@ def none(node: Node) -> Mixing:
     return mix
 
 
+@states(looks_at=DISTANCES)
 def nnm(node: Node) -> Mixing:
     """Each model becomes the mean of the n − b nearest to it (nearest-neighbour mixing).
 
@@ -49,6 +52,7 @@ def nnm(node: Node) -> Mixing:
     return mix
 
 
+@states(looks_at=DISTANCES)
 def bucketing(node: Node, *, bucket: int = 2) -> Mixing:
     """The neighbours in a random order, `bucket` at a time; the mean of each such bucket.
 
@@ -71,6 +75,7 @@ def bucketing(node: Node, *, bucket: int = 2) -> Mixing:
     return mix
 
 
+@states(looks_at=DISTANCES)
 def arc(node: Node) -> Mixing:
     """The largest differences from one's own model are cut down to the next (adaptive clipping).
 

@@ -9,10 +9,13 @@ from basil.protocol.graph.graph_round import (
     gossip,
     share,
 )
+from basil.protocol.looks_at import DISTANCES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
+from basil.table import states
 
 
+@states(looks_at=DISTANCES)
 def nna(node: Node, *, discard: int = -1, momentum: float = 0.9) -> Protocol:
     """The mean of one's own and the nearest models, all but the farthest few; local momentum.
 

@@ -24,13 +24,16 @@ from basil.protocol.graph.graph_round import (
     gossip,
     share,
 )
+from basil.protocol.looks_at import DISTANCES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
+from basil.table import states
 
 ROUNDING = 1e-9  # of sums of weights
 RobustSum: TypeAlias = Callable[[Tensor, Tensor, Tensor, int, float], Tensor]
 
 
+@states(looks_at=DISTANCES)
 def cs_plus(
     node: Node, *, step: float = 1.0, byzantine: int = -1, momentum: float = 0.9
 ) -> Protocol:
@@ -46,6 +49,7 @@ def cs_plus(
     return _robust_gossip(node, clipped_sum, step, byzantine, momentum)
 
 
+@states(looks_at=DISTANCES)
 def gts(node: Node, *, step: float = 1.0, byzantine: int = -1, momentum: float = 0.9) -> Protocol:
     """Gossip without the farthest b neighbours: geometric trimming (GTS-RG).
 

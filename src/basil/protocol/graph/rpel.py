@@ -10,13 +10,16 @@ from basil.errors import UserError
 from basil.protocol.graph.aggregate import ascending, finite_or_own, sound
 from basil.protocol.graph.graph_round import Partners, RoundInput, Step, gossip, share
 from basil.protocol.graph.mixing import nearest_means
+from basil.protocol.looks_at import COORDINATES
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol
+from basil.table import states
 
 FAILURE = 0.01  # the chance that a node once pulls more Byzantine models than it sets aside
 AHEAD = 10  # rounds that somebody who has not pulled from a node lately may be ahead of it
 
 
+@states(looks_at=COORDINATES)
 def rpel(node: Node, *, pull: int = 0, discard: int = -1, momentum: float = 0.9) -> Protocol:
     """Pull the models of a few neighbours, others in every round, and combine them robustly.
 
