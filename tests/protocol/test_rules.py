@@ -17,7 +17,7 @@ from basil.learning.promises import Losses, tensor_of
 from basil.protocol.memory import Entry
 from basil.protocol.rules import RULES, Candidates, Choice
 from basil.protocol.rules.excess import excess as rules_excess
-from basil.protocol.rules.lineage import Length, lineage
+from basil.protocol.rules.lineage import PIECE, Length, lineage
 from basil.testing import answered
 
 OWN = torch.full((3,), -1.0)
@@ -156,25 +156,52 @@ def family(seed: int, count: int, turn: float = 1.0) -> list[Vector]:
 def test_lineage_against_a_literal_twin(seed: int, count: int, peak: float, kin: float) -> None:
     models = family(seed, count)
     usual = Length(torch.tensor(1.07), torch.tensor(peak))
-    turns = lineage(torch.tensor(models, dtype=torch.float64), usual, kin)
+    turns = lineage(torch.tensor(models, dtype=torch.float64), torch.zeros(3), usual, kin)
     assert turns.tolist() == lineage_literally(models, 1.07, peak, kin)
+
+
+def test_lineage_in_pieces() -> None:
+    """As many turns, wherever the coordinates lie that differ."""
+    usual, some = Length(torch.tensor(1.07), torch.tensor(0.6)), [0, PIECE + 1, 2 * PIECE]
+    for seed in range(20):
+        models = torch.tensor(family(seed, 8))
+        wide = torch.ones(8, 2 * PIECE + 1)
+        wide[:, some] = models
+        found = lineage(wide, torch.ones(2 * PIECE + 1), usual, 2.1)
+        assert found.tolist() == lineage_literally(models.tolist(), 1.07, 0.6, 2.1)
 
 
 def test_turns_by_hand() -> None:
     """Turns of length 1 along a line, 0 ← 1 ← 2 ← 3; a copy of 2; from 1 sideways; a stranger."""
     models = [[1.0, 1.0], [3.0, 0.0], [50.0, 0.0], [2.1, 0.0], [2.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
     usual = Length(torch.tensor(1.0), torch.tensor(1.0))
-    assert lineage(torch.tensor(models), usual, 2.0).tolist() == [2, 3, 0, 2, 2, 1, 0]
+    assert lineage(torch.tensor(models), torch.zeros(2), usual, 2.0).tolist() == [
+        2,
+        3,
+        0,
+        2,
+        2,
+        1,
+        0,
+    ]
     # What is not finite, or too large to be squared, is nobody's kin, and nobody is its.
     models[2], models[3] = [math.nan, 0.0], [3e30, 0.0]
-    assert lineage(torch.tensor(models), usual, 2.0).tolist() == [2, 3, 0, 0, 2, 1, 0]
+    assert lineage(torch.tensor(models), torch.zeros(2), usual, 2.0).tolist() == [
+        2,
+        3,
+        0,
+        0,
+        2,
+        1,
+        0,
+    ]
 
 
 def test_all_of_a_turn_in_one_coordinate_is_none() -> None:
     """A usual turn is 5 long and changes no coordinate by more than 4."""
     usual = Length(torch.tensor(5.0), torch.tensor(4.0))
-    turns = [lineage(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), usual, 1.0)]
-    turns += [lineage(torch.tensor([[0.0, 5.0], [0.0, 0.0]]), usual, 1.0)]
+    turns = [lineage(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.zeros(2), usual, 1.0)]
+    turns += [lineage(torch.tensor([[0.0, 5.0], [0.0, 0.0]]), torch.zeros(2), usual, 1.0)]
     assert [found.tolist() for found in turns] == [[1, 0], [0, 0]]
 
 

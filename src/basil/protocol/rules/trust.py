@@ -89,7 +89,7 @@ def _judged(
     if turn:
         start, before = turn
         sums, length = _usual(models[-1] - start, before, memory)
-        turns = lineage(models[:-1] - models[-1], length, ratio)
+        turns = lineage(models[:-1], models[-1], length, ratio)
 
     above, lowest = above_the_lowest(losses, means, strata)
     far = (above > z).double()
