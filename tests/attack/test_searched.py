@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -146,7 +147,7 @@ def rehearsed(scheme: Any, sent: dict[int, float], own: float = 0.0) -> Tensor |
     node = plain_node(0, compute, neighbours=(1, 2, 3, 4), rounds=9, byzantine=1)
     rehearsal = Rehearsal(lambda j: node, scheme, ANYTHING)
     return rehearsal.outcome(
-        0, 5, torch.tensor([own]), {j: torch.tensor([x]) for j, x in sent.items()}
+        5, 0, torch.tensor([own]), {j: torch.tensor([x]) for j, x in sent.items()}
     )
 
 
@@ -200,7 +201,7 @@ def both(rehearsal: Rehearsal, models: dict[int, Tensor]) -> tuple[Tensor, Tenso
     shadows = dict(zip(models, rehearsal.shadows(models.values()), strict=True))
     made = []
     for each in (models, shadows):
-        outcome = rehearsal.outcome(0, 3, each[0], {i: each[i] for i in range(1, 9)})
+        outcome = rehearsal.outcome(3, 0, each[0], {i: each[i] for i in range(1, 9)})
         assert outcome is not None
         made.append(outcome)
     return made[0], made[1]
@@ -271,7 +272,7 @@ def test_the_length_found_is_the_one_found_with_whole_models() -> None:
             benign=benign,
             weights=complete(7, 3),
             colluders=frozenset((1, 2, 3)),
-            outcome=lambda j, own, sent: rehearsal.outcome(j, 3, own, sent),
+            outcome=partial(rehearsal.outcome, 3),
         )
         lies = ATTACKS["optimal-ipm"](replace(seen, shadows=shadows))
         assert isinstance(lies, dict)

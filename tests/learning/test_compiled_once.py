@@ -79,8 +79,18 @@ def test_without_a_lock_nobody_waits(tmp_path: Path, place: str) -> None:
     """A cache that is not ours to write into."""
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "lock").mkdir()
-    with one_before_others(tmp_path / place), one_before_others(tmp_path / place):
-        pass
+    inside = threading.Barrier(2)
+
+    def enter() -> None:
+        with one_before_others(tmp_path / place):
+            inside.wait(SOON)  # both of them are in here at once
+
+    other = threading.Thread(target=enter)
+    other.start()
+    enter()
+    other.join(SOON)
+    assert not inside.broken
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lock"]
 
 
 PROGRAM = """

@@ -175,26 +175,12 @@ def test_turns_by_hand() -> None:
     """Turns of length 1 along a line, 0 ← 1 ← 2 ← 3; a copy of 2; from 1 sideways; a stranger."""
     models = [[1.0, 1.0], [3.0, 0.0], [50.0, 0.0], [2.1, 0.0], [2.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
     usual = Length(torch.tensor(1.0), torch.tensor(1.0))
-    assert lineage(torch.tensor(models), torch.zeros(2), usual, 2.0).tolist() == [
-        2,
-        3,
-        0,
-        2,
-        2,
-        1,
-        0,
-    ]
+    turns = lineage(torch.tensor(models), torch.zeros(2), usual, 2.0)
+    assert turns.tolist() == [2, 3, 0, 2, 2, 1, 0]
     # What is not finite, or too large to be squared, is nobody's kin, and nobody is its.
     models[2], models[3] = [math.nan, 0.0], [3e30, 0.0]
-    assert lineage(torch.tensor(models), torch.zeros(2), usual, 2.0).tolist() == [
-        2,
-        3,
-        0,
-        0,
-        2,
-        1,
-        0,
-    ]
+    turns = lineage(torch.tensor(models), torch.zeros(2), usual, 2.0)
+    assert turns.tolist() == [2, 3, 0, 0, 2, 1, 0]
 
 
 def test_all_of_a_turn_in_one_coordinate_is_none() -> None:

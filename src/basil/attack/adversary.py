@@ -192,10 +192,7 @@ def _rehearsal(known: Knowledge, k: int) -> dict[str, Callable[..., Any]]:
     rehearsal = known.rehearsal
     if rehearsal is None:
         return {}
-    return {
-        "shadows": rehearsal.shadows,
-        "outcome": lambda j, own, sent: rehearsal.outcome(j, k, own, sent),
-    }
+    return {"shadows": rehearsal.shadows, "outcome": partial(rehearsal.outcome, k)}
 
 
 def lies_in(k: int, start: int, every: int) -> bool:

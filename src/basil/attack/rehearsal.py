@@ -57,7 +57,7 @@ class Rehearsal:
             return rows[:, torch.from_numpy(np.sort(some)).to(rows.device)].cpu()
         return rows
 
-    def outcome(self, j: int, k: int, own: Tensor, sent: Mapping[int, Tensor]) -> Tensor | None:
+    def outcome(self, k: int, j: int, own: Tensor, sent: Mapping[int, Tensor]) -> Tensor | None:
         """The average that node j on a graph makes in round k of its own model and those sent.
 
         None if it makes none, or asks for a loss first: nobody else knows its samples.

@@ -117,14 +117,13 @@ def _length(
     colluders = [k for k in weights if k in view.colluders]
     models = [benign[j], point, direction, *(benign[k] for k in friends)]
     own, begin, along, *others = view.shadows(models)
-    target = own.clone()
-    for k, x in zip(friends, others, strict=True):
+    heard, target = dict(zip(friends, others, strict=True)), own.clone()
+    for k, x in heard.items():
         target.add_(x - own, alpha=weights[k])
 
     def harm(length: float) -> float | None:
         told = dict.fromkeys(colluders, begin + length * along)
-        heard = {**dict(zip(friends, others, strict=True)), **told}
-        made = view.outcome(j, own, dict(sorted(heard.items())))
+        made = view.outcome(j, own, dict(sorted({**heard, **told}.items())))
         return None if made is None else float((made - target).norm())
 
     found = fixed if harm(0.0) is None else line_maximum(harm, tries)

@@ -35,8 +35,8 @@ def generate(graph: GraphModule, inputs: Sequence[Any]) -> Any:
 
 @contextmanager
 def one_before_others(place: Path) -> Iterator[None]:
-    """Whoever comes first goes on at once.  Who comes meanwhile waits until it is done, and then
-    all of them go on together.
+    """The first goes on at once.  Those that come meanwhile wait until it is done, and then go on
+    together.
     """
     lock = FileLock(place)
     with suppress(OSError):  # without a lock everybody is the first

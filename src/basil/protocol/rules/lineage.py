@@ -52,7 +52,10 @@ def lineage(models: Tensor, origin: Tensor, turn: Length, ratio: float) -> Tenso
 
 
 def _rows(models: Tensor, numbers: Tensor) -> Tensor:
-    """models[numbers], which takes a CPU twice as long."""
+    """models[numbers], which takes a CPU twice as long.
+
+    Compiled, that is one program for any number of rings; with index_select there is one for each.
+    """
     if models.is_cuda or torch.compiler.is_compiling():
         return models[numbers]
     return models.index_select(0, numbers)
