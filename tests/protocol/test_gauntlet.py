@@ -56,6 +56,14 @@ def test_garbage_costs_a_rating_and_never_is_chosen() -> None:
     assert lost.selected.index == 0
 
 
+def test_who_is_not_heard_in_a_round_keeps_its_record() -> None:
+    """Sender 0 betters the loss by ¼ and then by ½; sender 1 by ½, and is silent then."""
+    one = choose([[3.0, 3.0], [2.0, 2.0]], [4.0, 4.0], {})
+    alone = choose([[2.0, 2.0]], [4.0, 4.0], one.state)
+    records = {sender: record.tolist() for sender, record in alone.state["records"].items()}
+    assert records == {"0": [0.5 * 0.25 + 0.5, 1.5], "1": [0.5, 1.0]}
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     rounds=st.lists(

@@ -5,7 +5,7 @@ what it has asked for long before the device has computed it, and must not wait 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -52,16 +52,22 @@ class Losses:
         return self.wait()
 
 
+class Rows(tuple[Tensor, ...]):
+    """Several models as an argument that need not become one tensor: a CPU leaves them in place."""
+
+    __slots__ = ()
+
+
 Argument = Tensor | Losses | Sequence[Tensor] | Sequence[Losses]
 
 
-def laid_out(args: Sequence[Argument]) -> list[Tensor]:
+def laid_out(args: Sequence[Argument]) -> list[Any]:
     """Arguments as tensors: losses are waited for, and several of a kind become the rows of one."""
     return [_laid_out(arg) for arg in args]
 
 
-def _laid_out(arg: Argument) -> Tensor:
-    if isinstance(arg, Tensor):
+def _laid_out(arg: Argument) -> Tensor | Rows:
+    if isinstance(arg, Tensor | Rows):
         return arg
     if isinstance(arg, Losses):
         return arg.wait()

@@ -5,11 +5,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from basil.errors import UserError
 from basil.learning.promises import Chosen, means_of
 from basil.protocol.requests import Combine
 from basil.protocol.rules.contract import Candidates, Choice, RuleGenerator
 from basil.protocol.rules.excess import first
-from basil.protocol.rules.records import recalled, remembered
 from basil.table import states
 
 
@@ -29,16 +29,24 @@ def gauntlet(candidates: Candidates, *, memory: float = 0.9) -> RuleGenerator:
 
     It costs S + 1 evaluations a turn.  Limits: a rating that was earned can be spent (`betrayal`).
     """
-    records = recalled(candidates, memory)
+    if not 0 < memory <= 1:
+        raise UserError(f"scheme.memory = {memory}: it must be above 0, up to 1")
+    senders = [str(entry.sender) for entry in candidates.entries]
+    known: dict[str, Tensor] = candidates.state.get("records", {})
+    nothing = candidates.own.new_zeros(2, dtype=torch.float64)
+    records = [known.get(sender, nothing) for sender in senders]
     own = yield from candidates.score_own()
     rate, args = partial(_rated, memory=memory), ([*candidates.losses, own], records)
-    number, known = yield Combine(rate, args=args)
+    number, now = yield Combine(rate, args=args)
     selected = Chosen([*candidates.models, candidates.own], number)
-    return Choice(selected, selected, {"records": remembered(candidates, known)})
+    return Choice(selected, selected, {"records": known | dict(zip(senders, now, strict=True))})
 
 
 def _rated(losses: Tensor, records: Tensor, *, memory: float) -> tuple[Tensor, Tensor]:
-    """The number of the chosen candidate, one past the last for oneself; and all records."""
+    """The number of the chosen candidate, one past the last for oneself; and all records.
+
+    Of each candidate's sender: Σ μ^a of its scores of a rounds ago, and Σ μ^a.
+    """
     means = means_of(losses)
     before, after = means[-1], means[:-1]
     gained = ((before - after) / before.abs()).nan_to_num(0.0).clamp(min=-1)

@@ -7,13 +7,12 @@ import torch
 from torch import Tensor
 
 from basil.errors import UserError
-from basil.learning.promises import Chosen, means_of
+from basil.learning.promises import Chosen, Rows, means_of
 from basil.protocol.requests import Combine
 from basil.protocol.rules.contract import Candidates, Choice, RuleGenerator
 from basil.protocol.rules.excess import above_the_lowest, excess, first
 from basil.protocol.rules.freshest import non_negative
 from basil.protocol.rules.lineage import Length, lineage
-from basil.protocol.rules.records import recalled, remembered
 from basil.table import states
 
 
@@ -23,21 +22,20 @@ def trust(
 ) -> RuleGenerator:
     """Of the models that one batch cannot tell from the best, the one with the most turns in it.
 
-    Near: its losses exceed those of the lowest by at most τ_j, in standard errors of the paired
+    Near: its losses exceed those of the lowest by at most τ, in standard errors of the paired
     difference (`excess`; within classes, where models are judged class by class).  With ℓ the
     lowest model's losses on B samples and L₀ the mean loss of the model that this node began with,
 
-        τ_j = min(z_j, t₀),    t₀ = (L₀ − mean ℓ) / (sd ℓ / √B),
+        τ = min(z, t₀),    t₀ = (L₀ − mean ℓ) / (sd ℓ / √B).
 
-    and z_j = z, but z/2 for a sender that was more than z above the lowest in most rounds (weights
-    μ^a for a rounds ago, μ = `memory`).  t₀ says how sure it is that anything has been learnt:
-    before that only the lowest will do.
+    t₀ says how sure it is that anything has been learnt: before that only the lowest will do.
 
     Turns: a model goes back to the older stored one that is nearest to it, if a turn could have
     led there: no longer than r = `lineage_ratio` times the node's own turns, and with no coordinate
-    changed by more than r times the most that those change (root mean squares, weights μ^a).  It
-    has one turn more then; as many, if it is nearer than 1/r of a turn (`lineage`).  Of equals the
-    one with the lowest loss.  In a node's first turn no turns are known.
+    changed by more than r times the most that those change (root mean squares, the turn a rounds
+    ago with weight `memory`^a).  It has one turn more then; as many, if it is nearer than 1/r of a
+    turn (`lineage`).  Of equals the one with the lowest loss.  In a node's first turn no turns are
+    known.
 
     It costs the distances of S models, and a second model in a node's memory.  Reasons and limits:
     docs/research/trust.md.  (No publication's.)
@@ -45,38 +43,35 @@ def trust(
     non_negative(z, "z")
     if not lineage_ratio >= 1:
         raise UserError(f"scheme.lineage_ratio = {lineage_ratio}: it must be 1 or more")
-    own, state, before = candidates.own, candidates.state, candidates.state.get("trust")
-    models, records = [*candidates.models, own], recalled(candidates, memory)
-    began = state["began"] if "began" in state else (yield from candidates.score_own())
-    turn = () if before is None else (before["start"], before["sums"])
-    strata = candidates.strata
+    if not 0 <= memory <= 1:
+        raise UserError(f"scheme.memory = {memory}: it must be from 0 to 1")
+    own, state, strata = candidates.own, candidates.state, candidates.strata
+    began = state["began"] if state else (yield from candidates.score_own())
+    models = Rows([*candidates.models, own])
     judge = partial(_judged, z=z, ratio=lineage_ratio, memory=memory, by_class=bool(strata))
-    args = candidates.losses, records, began, models, *strata, *turn
+    turn = (state["start"], state["sums"]) if state else ()
+    args = candidates.losses, began, models, *strata, *turn
     verdict = Verdict(*(yield Combine(judge, args=args, unseen=True)))
-    state = {
-        "records": remembered(candidates, verdict.records),
-        "began": verdict.began,
-        "trust": {"start": verdict.model, "sums": verdict.sums},
-    }
-    selected = Chosen(models, verdict.number, verdict.model)
-    return Choice(selected, selected, state)
+    selected = Chosen(models, verdict.number, verdict.start)
+    return Choice(selected, selected, verdict.remembered())
 
 
 class Verdict(NamedTuple):
     """What comes out of the work of a Combine is a plain row of tensors: these."""
 
     number: Tensor  # of the chosen candidate; one past the last for oneself: nobody is finite
-    records: Tensor
     began: Tensor
     sums: Tensor
-    model: Tensor  # the chosen one
+    start: Tensor  # the chosen model
+
+    def remembered(self) -> dict[str, Tensor]:
+        return {"began": self.began, "start": self.start, "sums": self.sums}
 
 
 def _judged(
     losses: Tensor,  # [candidate, sample]
-    records: Tensor,  # of the candidates' senders: Σ μ^a of those rounds in which it was far, Σ μ^a
     began: Tensor,  # L₀; in the first round the losses of which it is the mean
-    models: Tensor,  # candidates and then one's own
+    models: Tensor | Rows,  # candidates and then one's own
     *turn: Tensor,  # where one's last turn began, and the sums then; nothing in the first round
     z: float,
     ratio: float,
@@ -92,17 +87,12 @@ def _judged(
         turns = lineage(models[:-1], models[-1], length, ratio)
 
     above, lowest = above_the_lowest(losses, means, strata)
-    far = (above > z).double()
-    records = memory * records + torch.stack([far, torch.ones_like(far)], 1)
-    doubted = records[:, 0] > records[:, 1] / 2
     learnt = -excess(lowest, began)
-    tolerance = torch.minimum(z / (1 + doubted.double()), learnt).clamp(min=0)
-
-    near = (above <= tolerance) & means.isfinite()
+    near = (above <= learnt.clamp(min=0, max=z)) & means.isfinite()
     most = near & (turns == torch.where(near, turns, -1).max())
     number = first(most & (means == torch.where(most, means, torch.inf).min()))
-    model = models[number.view(1)][0]
-    return Verdict(number, records, began, sums, model)
+    model = models[number.view(1)][0] if isinstance(models, Tensor) else models[int(number)]
+    return Verdict(number, began, sums, model)
 
 
 def _usual(turn: Tensor, sums: Tensor, memory: float) -> tuple[Tensor, Length]:
