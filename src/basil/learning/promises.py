@@ -53,7 +53,7 @@ class Losses:
 
 
 class Rows(tuple[Tensor, ...]):
-    """Several models as an argument that need not become one tensor: a CPU leaves them in place."""
+    """Several models as an argument that a CPU leaves where they lie; a GPU gets one tensor."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ def laid_out(args: Sequence[Argument]) -> list[Any]:
 
 
 def _laid_out(arg: Argument) -> Tensor | Rows:
-    if isinstance(arg, Tensor | Rows):
+    if isinstance(arg, Tensor) or (isinstance(arg, Rows) and arg[0].device.type == "cpu"):
         return arg
     if isinstance(arg, Losses):
         return arg.wait()
