@@ -368,7 +368,7 @@ def test_so_it_does_by_any_rule(device: str, attack: str, rule: str) -> None:
 
 
 def test_turns_are_seen_a_lap_away(device: str) -> None:
-    """Also where matrix products of a GPU are rounded to TF32: a line of ten turns of one length."""
+    """A line of ten turns of one length, also where a GPU rounds matrix products to TF32."""
     torch.manual_seed(0)
     lap, steps = 0.05 * torch.randn(100_000), 0.001 * torch.randn(10, 100_000)
     models = (lap + steps.cumsum(0)).flip(0)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import basil
-from basil.experiment import Custom, set_up
+from basil.experiment import Custom, Machine, set_up
 from basil.learning.compute import Compute
 from basil.learning.cuda.kernels import LINE, Kernels
 from basil.learning.models import cross_entropy, half_squared_error, right_share, tiny_transformer
@@ -105,7 +105,11 @@ def test_tokens_that_a_network_does_not_know_are_one_sentence() -> None:
     data = tokens()
     data.train.x[30, 2] = 5
     with pytest.raises(basil.UserError, match=r"^model: it cannot be applied .*out of range"):
-        set_up(recipe(learning={"model": "tiny-transformer", "batch": 4}), Custom(dataset=data))
+        set_up(
+            recipe(learning={"model": "tiny-transformer", "batch": 4}),
+            Custom(dataset=data),
+            Machine("cpu"),
+        )
 
 
 def poisoned(attack: str) -> tuple[Any, np.ndarray, np.ndarray]:
