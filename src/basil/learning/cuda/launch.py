@@ -5,9 +5,10 @@ The first times it is run as it stands, which also lets libraries choose their a
 is captured as a CUDA graph, and from then on one copy and one launch do all of it.
 """
 
+import gc
 import struct
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +129,8 @@ class Launch:
         # that were captured on the same one would write into the same workspace when they run side
         # by side (pytorch issue 193402).  Forgotten before and after, each graph has its own.
         torch._C._cuda_clearCublasWorkspaces()
-        with torch.cuda.stream(stream):  # torch.cuda.graph() would also sweep all of Python's heap
+        # torch.cuda.graph() would sweep all of Python's heap here.
+        with torch.cuda.stream(stream), nothing_swept():
             # Other rings may be at work in this process: their calls must not break this capture.
             graph.capture_begin(self._memory.pool, capture_error_mode="thread_local")
             try:
@@ -136,6 +138,7 @@ class Launch:
             except BaseException:
                 with suppress(RuntimeError):  # of a capture that was broken off: not the reason
                     graph.capture_end()
+                self._memory.pool = None  # it may count as recorded to for ever
                 raise
             graph.capture_end()
         torch._C._cuda_clearCublasWorkspaces()
@@ -144,3 +147,15 @@ class Launch:
             torch.cuda.empty_cache()  # what the plain runs took, and nobody takes again
         self._memory.pool = graph.pool()
         self._graph = graph
+
+
+@contextmanager
+def nothing_swept() -> Iterator[None]:
+    """Python's collector waits: it may free memory of the device, which breaks a capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
