@@ -27,7 +27,6 @@ from basil.learning.pool import Batch, Pool
 from basil.learning.promises import Losses
 from basil.protocol.requests import Record, Train
 from basil.protocol.rules import RULES
-from basil.protocol.rules.lineage import Length, lineage
 from basil.protocol.schemes import GROUP_SCHEMES
 from basil.recipe import parse
 
@@ -365,22 +364,6 @@ def test_so_it_does_by_any_rule(device: str, attack: str, rule: str) -> None:
     assert chosen[0] == chosen[1]
     if rule != "newest" or attack == "none":  # it goes on from whatever it is sent, however huge
         torch.testing.assert_close(final[0], final[1], **CLOSE)
-
-
-def test_turns_are_seen_a_lap_away(device: str) -> None:
-    """A line of ten turns of one length, also where a GPU rounds matrix products to TF32."""
-    torch.manual_seed(0)
-    lap, steps = 0.05 * torch.randn(100_000), 0.001 * torch.randn(10, 100_000)
-    models = (lap + steps.cumsum(0)).flip(0)
-    turn = Length(steps[0].norm(), steps[0].abs().amax())
-    allowed = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = True
-    try:
-        there = Length(*(length.to(device) for length in turn))
-        turns = lineage(models.to(device), torch.zeros(100_000, device=device), there, 1.3)
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = allowed
-    assert turns.tolist() == list(reversed(range(10)))
 
 
 @pytest.mark.parametrize("scheme", ["basil", "ubar"])

@@ -196,6 +196,24 @@ def test_all_of_a_turn_in_one_coordinate_is_none() -> None:
     assert turns_in([[0.0, 5.0], [0.0, 0.0]], usual, 1.0) == [0, 0]
 
 
+def line_of_turns(away: float) -> tuple[torch.Tensor, Length]:
+    """Ten models, each a turn from the one before; the first so many turns from the origin."""
+    torch.manual_seed(0)
+    start, steps = away * torch.randn(50_000), torch.randn(10, 50_000)
+    return (start + steps.cumsum(0)).flip(0), Length(steps[0].norm(), steps[0].abs().amax())
+
+
+def test_a_line_is_seen_from_a_thousand_turns_away() -> None:
+    models, turn = line_of_turns(1000)
+    assert turns_in(models.tolist(), turn, 1.3) == list(reversed(range(10)))
+
+
+def test_on_a_gpu_it_is_seen_from_farther_than_single_precision_allows() -> None:
+    models, turn = line_of_turns(10_000)
+    turns = lineage(models, torch.zeros(50_000), turn, 1.3)
+    assert turns.tolist() == list(reversed(range(10)))
+
+
 def test_rounding_beside_a_far_origin_changes_no_length() -> None:
     """Squared, 3 is lost beside 10⁶; the step between the two models is as long as it is."""
     models, usual = [[0.0, 3.0], [0.0, 0.0]], Length(torch.tensor(3.0), torch.tensor(3.0))

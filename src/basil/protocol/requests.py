@@ -158,7 +158,8 @@ class Combine:
     With `args` the work is a function of these alone, to one tensor or several, in operations that
     never look at a value; the same function every time, or a partial of it.  A GPU then does it in
     one launch, for many rings at once.  Losses come as tensors; a list of models, of losses or of
-    other tensors comes as one, a row for each.  `Rows` may come as they are.
+    other tensors comes as one, a row for each.  `Rows` come as they are on a CPU, where the work
+    may look at values.
 
     `unseen`: the answer goes into further requests, and nobody looks at a value of it before a
     `Train` that follows is answered.  Up to then it may be a promise: tensors yet to be filled.

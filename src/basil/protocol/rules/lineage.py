@@ -60,8 +60,8 @@ def lineage(
 def _products(models: Tensor, origin: Tensor) -> Tensor:
     """(models − origin)(models − origin)ᵀ.
 
-    A GPU sums few long rows faster line by line, all lines at once; in double precision, since
-    single precision is TF32 there, of ten bits, by which no turn is seen beside a lap.
+    In double precision, so that a turn is seen however far the origin is.  A GPU sums few long
+    rows faster line by line, all lines at once.
     """
     models = (models - origin).double()
     lines = pad(models, (0, -models.shape[1] % LINE)).unflatten(1, (-1, LINE)).transpose(0, 1)
@@ -79,7 +79,8 @@ def _steps(models: Tensor, start: Tensor) -> Length:
 def _products_of_rows(models: Sequence[Tensor], origin: Tensor) -> Tensor:
     """The same on a CPU, whose time goes into bringing models from memory: each is read once.
 
-    By numpy, which starts a short operation sooner and makes use of the product's symmetry.
+    In single precision: enough up to an origin a thousand turns away.  By numpy, which starts a
+    short operation sooner and makes use of the product's symmetry.
     """
     arrays, middle = [model.numpy() for model in models], origin.numpy()
     shifted = np.empty((len(arrays), PIECE), np.float32)
