@@ -198,6 +198,40 @@ def test_a_layer_by_hand() -> None:
     assert torch.allclose(form, torch.cat([factor * made, read / factor, torch.tensor([7.0])]))
 
 
+@pytest.mark.parametrize("kind", ["batch norm", "gelu"])
+def test_a_unit_of_a_normalisation_may_live_by_its_bias(kind: str) -> None:
+    """Trained, the factor of a channel can vanish: then its bias says how large it is.
+
+    (Measured by the factor alone, biases of ½ become 500, and the next step goes nowhere.)
+    """
+    case = Case(kind, 3)
+    norms = [units for units in case.symmetries.scaled if units.gauge.after == 1]
+    assert norms
+    for units in norms:
+        for weight, bias in zip(units.gauges[::2], units.gauges[1::2], strict=True):
+            weight.of(case.model)[:, 0] = 1e-3
+            bias.of(case.model)[:, 0] = 0.5
+    form = case.canonical(case.model)
+    for units in norms:
+        sizes = units.measured(form).abs().amax(1)
+        assert torch.allclose(sizes, sizes[:1], rtol=4 * SLACK)
+        assert torch.allclose(units.measured(form)[0].abs().amax(), sizes[0])
+    assert torch.allclose(case.outputs(form), case.outputs(case.model), rtol=1e-3, atol=1e-4)
+
+
+def test_what_is_added_is_measured_together() -> None:
+    """Channels of two normalisations, of which either may be all that a residual sum is made of."""
+    case = Case("batch norm", 3)
+    added = [units for units in case.symmetries.scaled if len(units.gauges) == 4]
+    assert len(added) == 2
+    for units in added:
+        for part in units.gauges[:2]:
+            part.of(case.model)[:, 0] *= 1e-3
+    form = case.canonical(case.model)
+    for units in added:
+        assert units.measured(form).abs().amax() < 10 * units.measured(case.model).abs().amax()
+
+
 def test_typical_is_the_mean_of_the_middle_half_and_less_than_a_quarter_cannot_move_it() -> None:
     row = torch.arange(1.0, 22.0)
     heavy = torch.where(row > 16, 1e9, row)

@@ -65,7 +65,7 @@ class Canonical:
         # In x⁰: how large weights are that make each layer's units, and then the output's.
         self.sizes = initial.new_zeros(len(symmetries.scaled) + 1)
         for i, units in enumerate(symmetries.scaled):
-            size = typical(_rows(units, initial)).mean()
+            size = typical(units.measured(initial)).mean()
             fan_in = units.gauge.before * units.gauge.after
             self.sizes[i] = torch.where(size > 0, size, fan_in**-0.5)
         self.sizes[-1] = self._normal(initial, self.sizes)[1]
@@ -166,7 +166,7 @@ class Canonical:
         """
         normal, factors = copy(model), []
         for i, units in enumerate(self.symmetries.scaled):
-            size = typical(_rows(units, normal))
+            size = typical(units.measured(normal))
             nothing = size == 0
             factor = where(nothing, 0.0, reciprocal(size) * sizes[i])
             units.read(normal, where(nothing, 1.0, factor))
@@ -303,9 +303,3 @@ def _loudness(units: Units, vector: Tensor) -> Tensor:
 def _median(sizes: Tensor) -> Tensor:
     """(By `kthvalue`, which a CUDA graph can hold.)"""
     return sizes.kthvalue((len(sizes) + 1) // 2).values
-
-
-def _rows(units: Units, vector: Array) -> Array:
-    """What measures each unit; where units are scaled together, all of it as one row."""
-    rows = units.gauge.rows(vector)
-    return rows.reshape(1, -1) if units.whole else rows

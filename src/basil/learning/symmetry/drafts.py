@@ -14,10 +14,12 @@ class Draft:
     name: str
     size: int
     number: int
+    gauges: list[Part] = field(default_factory=list)
     makes: list[Part] = field(default_factory=list)
     squares: list[Part] = field(default_factory=list)
     reads: list[Part] = field(default_factory=list)
     scales: bool = True  # can each unit be scaled?
+    normal: bool = False  # are they what a normalisation makes?
     whole: bool = False  # only all of them together
     orders: bool = True  # can they stand in another order?
     linear: bool = False  # is there nothing but linear maps between what makes and what reads them?
@@ -42,7 +44,7 @@ def units_of(drafts: list[Draft], whole: bool = False) -> Units:
         tuple(part for draft in drafts for part in parts(draft))
         for parts in (attrgetter("makes"), attrgetter("squares"), attrgetter("reads"))
     )
-    return Units(drafts[0].name, makes[0], makes, squares, reads, whole)
+    return Units(drafts[0].name, tuple(drafts[0].gauges), makes, squares, reads, whole)
 
 
 def in_one_order(roots: list[Draft]) -> list[list[Draft]]:

@@ -194,6 +194,8 @@ class _Search:
             (first.reads, second.reads),
         ):
             mine.extend(other)
+        if first.normal and second.normal:  # a unit may live by one of them alone
+            first.gauges.extend(second.gauges)
         first.follows.extend(second.follows)
         first.scales &= second.scales
         first.orders &= second.orders
@@ -253,6 +255,7 @@ class _Search:
             return draft
         after = (slot.stop - slot.start) // (before * size)
         draft.makes.append(Part(slot.start, before, size, after))
+        draft.gauges.append(draft.makes[0])
         if bias is not None:
             draft.makes.append(Part(bias.start, 1, size, 1))
         elif getattr(self.traced.get_submodule(name), "bias", None) is not None:
@@ -322,6 +325,7 @@ class _Search:
             self._freeze_order(flow)
             return Flow()
         draft = self._made(name, f"{name}.weight", size)
+        draft.normal, draft.gauges = True, draft.makes[:]
         self._follow(draft, flow)
         return Flow(draft, axis)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from basil.learning.symmetry.arrays import Array
+from basil.learning.symmetry.arrays import Array, joined
 
 SLACK = 1e-3  # factors nearer to 1 are left out
 
@@ -50,20 +50,32 @@ class Part:
 class Units:
     """Hidden units that can be scaled: f times `makes`, f² times `squares`, 1/f times `reads`.
 
-    `gauge`: the weights by which their scale is measured, the first of those that make them.
+    `gauges`: what their scale is measured by.  Weights that make them; of a normalisation, whose
+    units have one weight each, the bias as well: a unit may live by it alone.
     `whole`: only all units together, by one factor.
     """
 
     name: str
-    gauge: Part
+    gauges: tuple[Part, ...]
     makes: tuple[Part, ...]
     squares: tuple[Part, ...] = ()  # running variances
     reads: tuple[Part, ...] = ()
     whole: bool = False
 
     @property
+    def gauge(self) -> Part:
+        """The weights among them."""
+        return self.gauges[0]
+
+    @property
     def size(self) -> int:
         return self.gauge.units
+
+    def measured(self, vector: Array) -> Array:
+        """[unit, entry]: what the gauges hold of each; of `whole` units, all weights as one row."""
+        if self.whole:
+            return self.gauge.rows(vector).reshape(1, -1)
+        return joined([gauge.rows(vector) for gauge in self.gauges])
 
     def scale(self, vector: Array, factors: Array) -> None:
         """In place."""
