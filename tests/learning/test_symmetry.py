@@ -316,6 +316,18 @@ def test_units_that_cancel_each_other_cannot_be_loud(weight: float) -> None:
     assert ratio.std() < 1e-3 * ratio.mean()
 
 
+@pytest.mark.parametrize("layer", ["0.1", "6.1"])
+def test_before_a_normalisation_a_unit_may_be_as_loud_as_it_likes(layer: str) -> None:
+    """What honest training makes so; of 6.1, which the output reads too, it is a lie."""
+    case = Case("batch norm", 3)
+    (units,) = (units for units in case.symmetries.scaled if units.name == layer)
+    for part in units.reads:
+        part.of(case.model)[:, 1] *= 20
+    outputs = case.outputs(case.model)
+    stays = torch.allclose(case.outputs(case.canonical(case.model)), outputs, rtol=1e-3, atol=1e-4)
+    assert stays == (layer == "0.1")
+
+
 @pytest.mark.parametrize(("units", "entries"), [(384, 64), (192, 256)])
 @pytest.mark.parametrize("cosine", [0.2, 0.3, 0.5])
 def test_what_training_has_turned_away_is_not_taken_for_another(

@@ -25,10 +25,11 @@ What no sample sees has no size that a loss could judge, and a lie may hide in i
 And what cancels has none: two units that compute the same with opposed outgoing weights can be as
 loud as one likes, and each gets a gradient of that size.  So a unit that is read with weights
 `LOUD` times as large as any in x⁰, by the layer's median, is made softer.  That may change the
-function, and then the loss shows it.
+function, and then the loss shows it.  Not so where a normalisation follows what reads them: honest
+training makes some channels of a narrow layer louder than that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -69,7 +70,8 @@ class Canonical:
             fan_in = units.gauge.before * units.gauge.after
             self.sizes[i] = torch.where(size > 0, size, fan_in**-0.5)
         self.sizes[-1] = self._normal(initial, self.sizes)[1]
-        loudest = [_loudest(units, initial) for units in symmetries.scaled]
+        normalised = {part.start for u in symmetries.scaled if not u.reads for part in u.makes}
+        loudest = [_loudest(units, initial, normalised) for units in symmetries.scaled]
         self._loudest = initial.new_tensor(loudest)
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
         self._bases = bases(symmetries.pairs, initial)
@@ -279,11 +281,15 @@ def _seen(part: Part, witness: Part | None, gradient: Array) -> Array:
     return witness.of(gradient) != 0  # the same, and no sum over all that reads a unit
 
 
-def _loudest(units: Units, initial: Tensor) -> float:
-    """How loud a unit may be, in medians of its layer."""
+def _loudest(units: Units, initial: Tensor, normalised: Collection[int]) -> float:
+    """How loud a unit may be, in medians of its layer; as loud as it likes before a normalisation.
+
+    normalised: where weights start whose size no output sees.
+    """
     sizes = _loudness(units, initial)
     usual = _median(sizes)
-    return LOUD * float(sizes.max() / usual) if usual > 0 else torch.inf
+    bounded = usual > 0 and not all(part.start in normalised for part in units.reads)
+    return LOUD * float(sizes.max() / usual) if bounded else torch.inf
 
 
 def _heard(units: Units, form: Tensor, loudest: Tensor) -> tuple[Tensor, Tensor]:
