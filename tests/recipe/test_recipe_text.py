@@ -83,7 +83,8 @@ def test_another_scheme_and_seed_change_nothing_else():
     recipe = parse(GAUSSIAN)
     varied = vary(recipe, "r-plain", "gaussian", 8)
     assert (varied.scheme.name, varied.seed) == ("r-plain", 8)
-    back = replace(varied, seed=0, scheme=replace(varied.scheme, name="basil"))
+    name, options = recipe.scheme.name, SCHEMES.options("basil")
+    back = replace(varied, seed=0, scheme=replace(varied.scheme, name=name, options=options))
     assert back == resolved(recipe)
 
 

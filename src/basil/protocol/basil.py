@@ -6,18 +6,26 @@ from functools import partial
 from basil.protocol.average import averaged
 from basil.protocol.inbox import Inbox
 from basil.protocol.node import Node
-from basil.protocol.requests import Protocol, Record, Send, Train
+from basil.protocol.requests import Protocol, Record, Train
+from basil.protocol.sketch import Sketch
 
 
-def basil(node: Node) -> Protocol:
+def basil(node: Node, *, sketch: int = 0, gamma: float = 2.0, kappa: float = 1.0) -> Protocol:
     """Choose the stored model with the lowest loss on one's own data, improve it, pass it on.
 
     Algorithm 1 of the paper, for one node, with dropout and return as in Appendix C.  What the
     paper does when the turn comes (S evaluations) is done here when a model arrives: the same
     numbers, since the batch of a round is drawn before, but only one evaluation is left between
     an arrival and the turn.
+
+    `sketch` (not in the paper; 0: none): models are announced by so many numbers, and a node
+    fetches those that are near its own last one, as `protocol.sketch.Sketch` has it.  What is far
+    off costs a sketch then, and is no candidate; fetched models are scored in the turn.
     """
-    inbox = Inbox(node)  # line 4: StoredModels holds x⁰ (after a restart, what it held then)
+    sketches = Sketch(sketch, gamma, kappa, node.rounds, node.seed) if sketch else None
+    inbox = Inbox(
+        node, sketches=sketches
+    )  # line 4: StoredModels holds x⁰ (after a restart, what it held then)
     if node.rejoin_round is not None:
         yield from inbox.rejoin(node.rejoin_round)  # Appendix C
     yield from robust_training(node, inbox, node.rounds)
@@ -44,7 +52,7 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
             shown = yield from averaged(candidates, mine.model)
         chosen = candidates.senders, choice.selected
         yield Record(numbering.global_round(k), shown, *chosen, last=over)
-        now = yield Send(inbox.receivers(k), numbering.number(k), mine.model)  # line 14
+        now = yield inbox.send(inbox.receivers(k), numbering.number(k), mine.model)  # line 14
         yield inbox.end_turn(k, now)
 
 

@@ -5,6 +5,7 @@ The inbox takes in what arrives while its node waits, and holds all that the nod
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -17,6 +18,8 @@ from basil.protocol.numbering import AGGREGATION, MULTICAST, RING, Numbering
 from basil.protocol.requests import (
     Arrival,
     Checkpoint,
+    Combine,
+    Fetch,
     Missing,
     Protocol,
     Receive,
@@ -27,6 +30,7 @@ from basil.protocol.requests import (
     Send,
 )
 from basil.protocol.rules import Candidates, Choice, Rule, RuleGenerator
+from basil.protocol.sketch import Sketch
 from basil.protocol.state import kept, restored
 from basil.protocol.turn_deadline import TurnDeadline
 
@@ -63,11 +67,15 @@ class Inbox:
     """One node's mail on its ring.
 
     Where the ring is one of several, `numbering` says how their rounds are numbered between nodes,
-    and `elsewhere` takes in the models of other stages.
+    and `elsewhere` takes in the models of other stages.  With `sketches` models are only announced,
+    and those that are near are fetched.
     """
 
-    def __init__(self, node: Node, numbering: Numbering | None = None) -> None:
+    def __init__(
+        self, node: Node, numbering: Numbering | None = None, sketches: Sketch | None = None
+    ) -> None:
         self.node, place = node, node.on_ring
+        self.sketches = sketches
         self.ring = place.ring
         self.numbering = numbering or Numbering()
         self.rule: Rule = place.rule or _nearest
@@ -133,6 +141,9 @@ class Inbox:
         candidates = Candidates(entries, losses, own, batch, remembered, mine)
         return candidates, (yield from self.rule(candidates))
 
+    def send(self, to: tuple[int, ...], number: int, model: Tensor) -> Send:
+        return Send(to, number, model, announced=self.sketches.size if self.sketches else 0)
+
     def receivers(self, k: int) -> tuple[int, ...]:
         """The next S; in the last lap those whose turn is to come: the next starts elsewhere."""
         if not (self.numbering.joined and self.numbering.ends_laps(k)):
@@ -163,7 +174,8 @@ class Inbox:
 
     def score_on(self, batch: Batch) -> Batch | None:
         """What models are to be scored on as they arrive."""
-        return batch if self.scores and self.node.on_ring.score_on_arrival else None
+        at_once = self.scores and self.node.on_ring.score_on_arrival and not self.sketches
+        return batch if at_once else None
 
     def receive(
         self, until: float, score_on: Batch | None, step: int
@@ -175,16 +187,29 @@ class Inbox:
         if isinstance(arrival, Missing):
             return False
         if isinstance(arrival.body, Tensor):
-            self.take_in(arrival, arrival.body, step)
+            fetched = yield from self._fetched(arrival.body)
+            self.take_in(arrival, arrival.body, step, fetched)
         elif isinstance(arrival.body, Rejoin):  # whatever else may be sent is for nobody
             yield from self._serve(arrival.sender)
         return True
 
-    def take_in(self, arrival: Arrival, model: Tensor, my_step: int) -> None:
+    def _fetched(self, model: Tensor) -> Generator[Request, Any, bool]:
+        """False: it was announced, and is too far away to be of use."""
+        if self.sketches is None:
+            return True
+        compared = partial(self.sketches.compared, self.state.model, model[None], self.global_round)
+        apart, near = yield Combine(compared, distances=1)
+        if not apart <= near:
+            return False
+        yield Fetch(1, len(model))
+        return True
+
+    def take_in(self, arrival: Arrival, model: Tensor, my_step: int, fetched: bool = True) -> None:
         """Line 16: store a model, unless it is one that an honest node must refuse.
 
         A sender counts once for each of its turns, whatever it sends; and a model that claims to
-        come from a turn after mine waits until mine is over.
+        come from a turn after mine waits until mine is over.  What was not fetched is a sign of
+        life, and nothing more.
         """
         state, sender = self.state, arrival.sender
         ring_round = self.numbering.ring_round(arrival.round)
@@ -197,11 +222,13 @@ class Inbox:
         if step <= state.newest.get(sender, -1):
             return
         if step >= my_step:  # by then its losses will be those of another batch
-            state.early[sender] = Arrival(sender, arrival.round, model, arrival.time)
+            if fetched:
+                state.early[sender] = Arrival(sender, arrival.round, model, arrival.time)
             return
         state.early.pop(sender, None)
         state.newest[sender] = step
-        state.stored.insert(Entry(sender, step, model, arrival.losses, state.round))
+        if fetched:
+            state.stored.insert(Entry(sender, step, model, arrival.losses, state.round))
         state.watch.hear(step, arrival.time)
 
     # -- absence (Appendix C) --------------------------------------------------------------------
@@ -229,7 +256,7 @@ class Inbox:
         if state.turned and state.number == number:
             state.served[returned] = state.round
             yield from self.report()
-            yield Send((returned,), number, state.passed_on)
+            yield self.send((returned,), number, state.passed_on)
             yield self.checkpoint()
 
 

@@ -45,7 +45,6 @@ class GraphPlace:
     graph: Graph = NO_GRAPH  # who is connected to whom is no secret
     # What is done to models before they are combined: from this node to a function of what it heard
     mixing: Callable[["Node"], Any] | None = None
-    seed: int = 0  # the run's: for what the nodes of a graph draw
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +65,7 @@ class Node:
     # On what models are judged in round k, whose batches these are: the paper's way is the first.
     judge: Callable[[int, tuple[Batch, ...]], Batch] = lambda k, batches: batches[0]
     averages: Callable[[int], bool] = lambda k: False  # is a mean shown in round k?
+    seed: int = 0  # the run's: for what nodes draw that all of them know
     start: float = 0.0  # the time at which this node starts (again)
     state: dict[str, Any] | None = None  # its last checkpoint, if it starts again
     rejoin_round: int | None = None  # it was away: the first round in which it takes part again

@@ -63,7 +63,7 @@ def bucketing(node: Node, *, bucket: int = 2) -> Mixing:
         raise UserError(f"graph.bucket = {bucket}: it must be 1 or more")
 
     def mix(heard: RoundInput) -> Generator[Request, Any, RoundInput]:
-        stream = rng.stream(node.on_graph.seed, "node", node.id, "round", heard.round, "buckets")
+        stream = rng.stream(node.seed, "node", node.id, "round", heard.round, "buckets")
         order = stream.permutation(len(heard.senders)).tolist()
         buckets = [order[i : i + bucket] for i in range(0, len(order), bucket)]
         work = partial(bucket_means, heard.own, heard.models, buckets)

@@ -59,7 +59,7 @@ def rpel(node: Node, *, pull: int = 0, discard: int = -1, momentum: float = 0.9)
         return (yield from heard.momentum_step(mixed, momentum))
 
     def drawn(k: int, by: int) -> frozenset[int]:
-        return _drawn(node.on_graph.seed, k, by, graph.neighbours[by], s)
+        return _drawn(node.seed, k, by, graph.neighbours[by], s)
 
     def partners(k: int) -> Partners:
         to = tuple(j for j in node.on_graph.neighbours if node.id in drawn(k, j))
