@@ -80,6 +80,7 @@ def node_of(
             reach=recipe.reach,
             rule=setup.rule,
             score_on_arrival=recipe.scheme.scoring == "arrival",
+            descent=recipe.scheme.descent,
         ),
         on_rings=GroupPlace(
             participants.grouping, recipe.laps, setup.hop_patience, by_outcome=recipe.canonical

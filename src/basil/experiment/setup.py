@@ -90,7 +90,9 @@ class Setup:
         if graph:
             turn = self.timing.exchange(size, max(graph.degrees), steps)
         else:
-            turn = self.timing.turn(size, self.recipe.connectivity, steps)
+            S = self.recipe.connectivity
+            tries = S if self.recipe.scheme.descent else 0  # each is a step and an evaluation
+            turn = self.timing.turn(size, S + tries, max(1, tries) * steps)
         return self.recipe.time.patience * turn
 
     @cached_property

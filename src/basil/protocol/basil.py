@@ -44,13 +44,15 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
         )
         mine.rule = choice.state
         rate, key = node.rate(numbering.global_round(k)), partial(node.key, k)
-        train = Train(choice.model, batches, rate, key, mine.optimizer)
-        mine.model = mine.passed_on = yield train  # line 11, eq. (2)
+        step, improve = partial(Train, batches=batches, rate=rate, key=key), inbox.improve
+        turn = yield from improve(inbox.rule, candidates, choice, step, mine.optimizer)
+        mine.model = mine.passed_on = turn.model  # line 11, eq. (2)
+        mine.optimizer = turn.memory
 
         over, shown = numbering.ends_laps(k) and not numbering.joined, mine.model
         if over and inbox.scores and node.averages(numbering.global_round(k)):
             shown = yield from averaged(candidates, mine.model)
-        chosen = candidates.senders, choice.selected
+        chosen = turn.senders, turn.selected
         yield Record(numbering.global_round(k), shown, *chosen, last=over)
         now = yield inbox.send(inbox.receivers(k), numbering.number(k), mine.model)  # line 14
         yield inbox.end_turn(k, now)

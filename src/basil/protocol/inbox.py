@@ -12,6 +12,7 @@ from torch import Tensor
 
 from basil.learning.pool import Batch
 from basil.learning.promises import Losses, Selection
+from basil.protocol.descent import descending, stepping
 from basil.protocol.memory import INITIAL, Entry, Memory
 from basil.protocol.node import Node
 from basil.protocol.numbering import AGGREGATION, MULTICAST, RING, Numbering
@@ -80,6 +81,7 @@ class Inbox:
         self.numbering = numbering or Numbering()
         self.rule: Rule = place.rule or _nearest
         self.scores = place.rule is not None
+        self.improve = descending if place.descent and self.scores else stepping
         # Those of its own last model too, while it waits: not in its turn.
         self.scores_own = getattr(getattr(place.rule, "func", place.rule), "scores_own", False)
         self.own_losses: Losses | None = None  # for the turn that is waited for

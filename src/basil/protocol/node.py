@@ -22,6 +22,7 @@ class RingPlace:
     reach: int  # to how many successors a model is sent: S + d (Appendix C)
     rule: Rule | None  # None: the nearest predecessor's model, whatever it is
     score_on_arrival: bool = True
+    descent: bool = False  # is a step that raises the loss not taken?
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,6 +105,7 @@ class Scheme:
     canonical: bool = True
     # Models are judged on as many samples of each class: docs/research/rules.md.
     by_class: bool = False
+    descent: bool = False  # a step that raises the loss is not taken: docs/research/symmetry.md
     average: bool = False  # what a node shows, and has in the end, may be a mean of models
     options: Options = field(default_factory=dict)
 

@@ -6,7 +6,7 @@ and the rule's private state, and answers with a `Choice`.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -37,6 +37,12 @@ class Candidates:
     def senders(self) -> tuple[int | None, ...]:
         """Who sent each candidate, and last oneself; None for x⁰ and for oneself."""
         return (*(None if e.sender == INITIAL else e.sender for e in self.entries), None)
+
+    def without(self, place: int) -> "Candidates":
+        """The others."""
+        entries, losses = self.entries[:], self.losses[:]
+        del entries[place], losses[place]
+        return replace(self, entries=entries, losses=losses)
 
     @property
     def strata(self) -> tuple[Tensor] | tuple[()]:
