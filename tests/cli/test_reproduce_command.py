@@ -107,7 +107,7 @@ def test_every_figure_is_listed(basil):
     titles = basil("reproduce", "--list", "--json").json
     kinds = ("ablation", "rules", "symmetry", "optimizers", "llm", "field", "robust", "network")
     ours = {name for name in titles if name.partition("-")[0] in kinds}
-    assert len(ours) == 1 + 9 + 9 + 1 + 1 + 5 + 2 + 1
+    assert len(ours) == 1 + 9 + 10 + 1 + 1 + 5 + 2 + 1
     assert titles.keys() == {*figures(), *ours}
     assert titles["rules"] == "Selection rules under every attack (not the paper's)"
 
