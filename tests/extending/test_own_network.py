@@ -11,9 +11,10 @@ from torch import nn
 
 import basil
 from basil import foreign, register, testing
+from basil.cli import main
 from basil.experiment import set_up
 from basil.learning.models import LOSSES, MODELS
-from basil.recipe import Recipe, code_of, fingerprint, load, parse
+from basil.recipe import Recipe, code_of, fingerprint, load, parse, to_toml
 
 from other_package import block
 
@@ -61,6 +62,10 @@ class Rate(Net):
 class Needs(Net):
     def __init__(self, width) -> None:
         super().__init__()
+
+class Branching(Net):
+    def forward(self, x):
+        return self.layers(x if x.mean() > 9 else -x)
 
 def nothing():
     return None
@@ -171,3 +176,17 @@ def test_a_class_that_is_registered_stays_a_class() -> None:
 
     assert isinstance(Small(), nn.Module)
     assert set_up(named("small-net", hidden=5)).compute.layout.slots[0].shape == (5, 64)
+
+
+def test_who_runs_a_network_that_cannot_be_looked_into_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    recipe = named("odd.py:Branching")
+    Path("mine.toml").write_text(to_toml(recipe))
+    assert main(["run", "mine.toml", "--out", "open"]) == 0
+    assert "of the symmetries of this network none are known" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="none are known"):
+        basil.run(recipe, out="called")
+    for guarded in ("scheme.descent=true", "scheme.canonical=false"):
+        assert main(["run", "mine.toml", "-s", guarded, "--out", guarded]) == 0
+        assert "symmetries" not in capsys.readouterr().err

@@ -65,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
                     summary = resume(folder, None, machine(args), hooks)
                 else:
                     setup = set_up(recipe, machine=machine(args))
+                    if setup.unknown_symmetries:
+                        warn(setup.unknown_symmetries)
                     summary = Simulation(setup).run(folder, hooks)
         except Interrupted:
             complain(f"stopped; go on with: basil run --resume {folder}")

@@ -99,6 +99,7 @@ def node(args: argparse.Namespace) -> int:
     import torch
 
     from basil.errors import UserError
+    from basil.peer.link.say import LOG
     from basil.peer.run.agreement import Alone
     from basil.peer.run.logs import set_up
     from basil.peer.run.peer import Peer
@@ -117,6 +118,8 @@ def node(args: argparse.Namespace) -> int:
             until.enter_context(held(options.folder))
         peer = Peer(options)
         set_up(peer.node, args.log_json)
+        if peer.setup.unknown_symmetries:
+            LOG.warning(peer.setup.unknown_symmetries)
 
         def stop(*_: object) -> None:
             # Not here: a signal may come while this very thread holds one of the peer's locks.

@@ -59,6 +59,12 @@ class Setup:
         """So many of the test set are looked at."""
         return min(len(self.test), self.recipe.record.test_samples or len(self.test))
 
+    @property
+    def unknown_symmetries(self) -> str | None:
+        """A sentence, where canonical form leaves some of the network's to whoever lies."""
+        guarded = self.recipe.scheme.descent or not self.recipe.canonical
+        return None if guarded else self.compute.symmetries.warning
+
     @cached_property
     def _schedule(self) -> Callable[[int, float, int], float]:
         learning = self.recipe.learning

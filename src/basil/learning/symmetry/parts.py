@@ -161,6 +161,6 @@ class Symmetries:
         known = "none" if self.none else "not all"
         return (
             f"of the symmetries of this network {known} are known ({', '.join(self.unknown)}): a"
-            " Byzantine node may change its weights and no output, and only what is known is undone;"
-            " with scheme.descent = true nobody takes a step that such a change has made harmful"
+            " Byzantine node may change its weights and no output, and only what is known is"
+            " undone; with scheme.descent = true nobody takes a step that such a change makes worse"
         )
