@@ -1,7 +1,7 @@
 """Print what simulator and peers cost on this machine, as ratios measured in one run.
 
 python benchmarks/run.py [machinery] [turn] [rings] [phase] [scale] [groups] [depth] [rules]
-                         [canonical] [llm] [hop] [watching]
+                         [canonical] [subnormal] [llm] [hop] [watching]
                          [--device cpu|cuda] [--threads N] [--json FILE]
                          [--plan 8x8] [--rule trust] [--attack gaussian] [--steps 7]
 """
@@ -20,6 +20,7 @@ import machinery
 import phase
 import scale
 import selection
+import subnormal
 import torch
 import turn
 
@@ -62,6 +63,8 @@ def main() -> None:
         results["rules"] = selection.measure(args.device)
     if "canonical" in args.what:
         results["canonical_ms"] = canonical.measure(args.device)
+    if "subnormal" in args.what:
+        results["subnormal_ms"] = subnormal.measure()
     if "llm" in args.what:
         import llm  # needs the extra basil-fl[llm]
 

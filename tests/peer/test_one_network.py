@@ -54,6 +54,15 @@ class Net(nn.Module):
 def smoothed(outputs, targets, *, smoothing: float = 0.1):
     loss = nn.functional.cross_entropy
     return loss(outputs, targets, reduction="none", label_smoothing=smoothing)
+
+
+def telling(outputs, targets):
+    import torch
+    from pathlib import Path
+
+    kept = torch.tensor(1e-20).square().view(torch.int32).item()
+    Path(__file__).with_name("subnormals").write_text("kept" if kept else "zero")
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
 """
 pytestmark = pytest.mark.slow
 
@@ -132,3 +141,18 @@ def test_peers_refuse_another_layout_of_the_same_source(
     codes = ring.wait()
     assert codes[2] == 2
     assert "does not agree with nodes 0, 1, 3" in ring.log(2)
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_nobody_can_slow_peers_down_by_subnormal_weights(
+    here: Path, ring_of: Callable[..., Ring], threads: str
+) -> None:
+    learning = {"model": "net.py:Net", "loss": "net.py:telling"}
+    small = {"nodes": 3, "byzantine": 0, "connectivity": 2}
+    ring = ring_of({"ring": small, "scheme": {"rounds": 1}, "learning": learning})
+    for i in range(ring.nodes):
+        lay(ring.node(i))
+    ring.start_all("--threads", threads)
+    assert set(ring.wait().values()) == {0}
+    for i in range(ring.nodes):
+        assert (ring.node(i) / "subnormals").read_text() == "zero"

@@ -26,6 +26,7 @@ from basil.experiment import (
     set_up,
     stopped_by,
 )
+from basil.learning.subnormal import no_subnormals
 from basil.many.cases import check, comparison
 from basil.recipe import Recipe, label, load, warnings
 from basil.record.callback import named
@@ -57,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
         for sentence in warnings(recipe):
             warn(sentence)
     callbacks = [make() for make in map(named, logs(args))]
-    with watching(folder, "run", args.watch) as stay:
+    # Before PyTorch starts its threads.
+    with no_subnormals(), watching(folder, "run", args.watch) as stay:
         try:
             with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, run_bar() as bar:
                 hooks = Hooks(bar, stop, callbacks)

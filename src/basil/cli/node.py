@@ -99,6 +99,7 @@ def node(args: argparse.Namespace) -> int:
     import torch
 
     from basil.errors import UserError
+    from basil.learning.subnormal import no_subnormals
     from basil.peer.link.say import LOG
     from basil.peer.run.agreement import Alone
     from basil.peer.run.logs import set_up
@@ -113,7 +114,7 @@ def node(args: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(args).items() if name in Options.__annotations__}
     given["data"] = Path(args.data) if args.data else None
     options = Options(folder=Path(args.dir), **given)
-    with ExitStack() as until:
+    with no_subnormals(), ExitStack() as until:  # before PyTorch starts its threads
         if options.folder.is_dir():  # if not, it is the peer's to say; one at a time works there
             until.enter_context(held(options.folder))
         peer = Peer(options)
