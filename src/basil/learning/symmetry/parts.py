@@ -162,5 +162,5 @@ class Symmetries:
         return (
             f"of the symmetries of this network {known} are known ({', '.join(self.unknown)}): a"
             " Byzantine node may change its weights and no output, and only what is known is"
-            " undone; with scheme.descent = true nobody takes a step that such a change makes worse"
+            " undone; with scheme.descent = true no step is taken that raises the loss"
         )
