@@ -103,13 +103,19 @@ def test_garbage_is_never_trained_from() -> None:
     assert (found.model.tolist(), tried) == ([-0.5], [-1.0])  # one's own, held to nothing
 
 
-def run(tmp_path: Path, attack: dict[str, Any], scheme: dict[str, Any], **ring: Any) -> Any:
+def run(
+    tmp_path: Path,
+    attack: dict[str, Any],
+    scheme: dict[str, Any],
+    learning: dict[str, Any] | None = None,
+    **ring: Any,
+) -> Any:
     recipe = parse(
         {
             "ring": {"nodes": 12, "byzantine": 4, "connectivity": 5, **ring},
             "scheme": {"rounds": 25, "canonical": False, **scheme},
             "attack": attack,
-            "learning": {"rate": 0.1},
+            "learning": learning or {"rate": 0.1},
             "record": {"every": 25},
         }
     )
@@ -133,9 +139,20 @@ def test_a_lie_that_keeps_the_function_is_seen_by_the_step_from_it(
 
 @pytest.mark.parametrize("scheme", [{}, {"rule": "trust"}, {"name": "basil+"}, {"name": "r-plain"}])
 def test_without_a_lie_it_changes_nothing(tmp_path: Path, scheme: dict[str, Any]) -> None:
-    ring = {"groups": 2} if scheme.get("name") == "basil+" else {}
+    ring: dict[str, Any] = {"groups": 2} if scheme.get("name") == "basil+" else {}
     plain = run(tmp_path, {"name": "none"}, scheme, **ring)
     found = run(tmp_path, {"name": "none"}, {**scheme, "descent": True}, **ring)
     assert found["model_sha256"] == plain["model_sha256"]
     more = found["work"]["evaluations"] - plain["work"]["evaluations"]
     assert more == (0 if scheme.get("name") == "r-plain" else plain["work"]["steps"])
+
+
+def test_what_the_optimiser_remembers_of_a_step_that_was_taken_stays(tmp_path: Path) -> None:
+    """The same bits as without it, which momentum that is forgotten would not give."""
+    momentum: dict[str, Any] = {"rate": 0.01, "optimizer": "sgd", "momentum": 0.9}
+    plain, found = (
+        run(tmp_path, {"name": "none"}, {"rounds": 5, "descent": descent}, momentum)
+        for descent in (False, True)
+    )
+    assert found["model_sha256"] == plain["model_sha256"]
+    assert found["work"]["steps"] == plain["work"]["steps"]  # no step was refused
