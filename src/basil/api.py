@@ -77,8 +77,8 @@ def run(
     chosen = _recipe(recipe, set)
     machine = Machine(device, deterministic)
     setup = set_up(chosen, Custom(model, loss, _own(dataset, collate), tuple(metrics)), machine)
-    if setup.unknown_symmetries:
-        warnings.warn(setup.unknown_symmetries, stacklevel=2)
+    if setup.symmetry_warning:
+        warnings.warn(setup.symmetry_warning, stacklevel=2)
     folder = Path(out)
     if overwrite:
         clear(folder)

@@ -51,6 +51,11 @@ class Net(nn.Module):
         return self.head(self.body(x))
 
 
+class Branching(Net):
+    def forward(self, x):
+        return super().forward(x if x.mean() > 9 else -x)
+
+
 def smoothed(outputs, targets, *, smoothing: float = 0.1):
     loss = nn.functional.cross_entropy
     return loss(outputs, targets, reduction="none", label_smoothing=smoothing)
@@ -60,8 +65,9 @@ def telling(outputs, targets):
     import torch
     from pathlib import Path
 
-    kept = torch.tensor(1e-20).square().view(torch.int32).item()
-    Path(__file__).with_name("subnormals").write_text("kept" if kept else "zero")
+    many = torch.full((1_000_000,), 1e-20)  # so many that all threads take part
+    kept = int(many.square().view(torch.int32).count_nonzero())
+    Path(__file__).with_name("subnormals").write_text(f"{kept} kept")
     return nn.functional.cross_entropy(outputs, targets, reduction="none")
 """
 pytestmark = pytest.mark.slow
@@ -155,4 +161,15 @@ def test_nobody_can_slow_peers_down_by_subnormal_weights(
     ring.start_all("--threads", threads)
     assert set(ring.wait().values()) == {0}
     for i in range(ring.nodes):
-        assert (ring.node(i) / "subnormals").read_text() == "zero"
+        assert (ring.node(i) / "subnormals").read_text() == "0 kept"
+
+
+def test_peers_say_that_symmetries_are_not_known(here: Path, ring_of: Callable[..., Ring]) -> None:
+    small = {"nodes": 3, "byzantine": 0, "connectivity": 2}
+    learning = {"model": "net.py:Branching"}
+    ring = ring_of({"ring": small, "scheme": {"rounds": 1}, "learning": learning})
+    for i in range(ring.nodes):
+        lay(ring.node(i))
+    ring.start_all()
+    assert set(ring.wait().values()) == {0}
+    assert "of the symmetries of this network none are known" in ring.log(0)

@@ -35,6 +35,15 @@ SLOW: dict[str, dict[str, Any]] = {
         "scheme": {"rounds": 4, "rule": "trust"},
         "attack": {"name": "drift"},
     },
+    "only steps that help": {
+        "scheme": {"rounds": 4, "descent": True, "canonical": False},
+        "learning": {"model": "mlp", "batch": 16, "rate": 0.1},
+        "attack": {"name": "rescale", "factor": 20.0},
+    },
+    "models are announced": {
+        "scheme": {"rounds": 3, "sketch": 50},
+        "attack": {"name": "gaussian"},
+    },
     "a lie that is tried out": {"attack": {"name": "brink", "direction": "signs"}},
     "r-plain": {"scheme": {"name": "r-plain", "rounds": 4}},
     "ubar": {"scheme": {"name": "ubar", "rounds": 4}, "attack": {"name": "sign-flip"}},

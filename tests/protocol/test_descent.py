@@ -147,6 +147,17 @@ def test_without_a_lie_it_changes_nothing(tmp_path: Path, scheme: dict[str, Any]
     assert more == (0 if scheme.get("name") == "r-plain" else plain["work"]["steps"])
 
 
+def test_a_node_is_waited_for_while_it_tries_all() -> None:
+    """S = 5: steps from six models, and their ends and its own beside the five that arrived."""
+    ring = {"nodes": 12, "byzantine": 4, "connectivity": 5}
+    setup = set_up(parse({"ring": ring, "scheme": {"descent": True}}))
+    timing, steps = setup.timing, setup.node_data.steps_in_a_turn()
+    turn = (
+        timing.link(4 * setup.compute.layout.size) + 12 * timing.forward + 6 * steps * timing.step
+    )
+    assert setup.patience == pytest.approx(setup.recipe.time.patience * turn)
+
+
 def test_what_the_optimiser_remembers_of_a_step_that_was_taken_stays(tmp_path: Path) -> None:
     """The same bits as without it, which momentum that is forgotten would not give."""
     momentum: dict[str, Any] = {"rate": 0.01, "optimizer": "sgd", "momentum": 0.9}

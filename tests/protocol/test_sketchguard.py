@@ -79,7 +79,7 @@ def test_rejected_models_cost_a_sketch(tmp_path: Path) -> None:
 def test_on_a_ring_too(tmp_path: Path) -> None:
     """8 nodes, S = 3: a sketch to three successors a turn; all that is fetched comes from 6 of 8.
 
-    Lies are not even scored; who is nearest to a liar goes on without waiting for the deadline.
+    Lies are not even scored; the next after a Byzantine node does not wait for its deadline.
     """
     found = run(tmp_path, "basil", "gaussian", sketch=50)
     sketches, models = 3 * 8 * 3, 3 * 6 * 3

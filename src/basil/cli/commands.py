@@ -58,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
         for sentence in warnings(recipe):
             warn(sentence)
     callbacks = [make() for make in map(named, logs(args))]
-    # Before PyTorch starts its threads.
     with no_subnormals(), watching(folder, "run", args.watch) as stay:
         try:
             with stopped_by(signal.SIGINT, signal.SIGTERM) as stop, run_bar() as bar:
@@ -67,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
                     summary = resume(folder, None, machine(args), hooks)
                 else:
                     setup = set_up(recipe, machine=machine(args))
-                    if setup.unknown_symmetries:
-                        warn(setup.unknown_symmetries)
+                    if setup.symmetry_warning:
+                        warn(setup.symmetry_warning)
                     summary = Simulation(setup).run(folder, hooks)
         except Interrupted:
             complain(f"stopped; go on with: basil run --resume {folder}")

@@ -1,6 +1,7 @@
 """`basil node`, `basil peers up` and `basil peers status`: options, and what they do."""
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -100,7 +101,7 @@ def node(args: argparse.Namespace) -> int:
 
     from basil.errors import UserError
     from basil.learning.subnormal import no_subnormals
-    from basil.peer.link.say import LOG
+    from basil.peer.link.say import say
     from basil.peer.run.agreement import Alone
     from basil.peer.run.logs import set_up
     from basil.peer.run.peer import Peer
@@ -114,13 +115,13 @@ def node(args: argparse.Namespace) -> int:
     given = {name: value for name, value in vars(args).items() if name in Options.__annotations__}
     given["data"] = Path(args.data) if args.data else None
     options = Options(folder=Path(args.dir), **given)
-    with no_subnormals(), ExitStack() as until:  # before PyTorch starts its threads
+    with no_subnormals(), ExitStack() as until:
         if options.folder.is_dir():  # if not, it is the peer's to say; one at a time works there
             until.enter_context(held(options.folder))
         peer = Peer(options)
         set_up(peer.node, args.log_json)
-        if peer.setup.unknown_symmetries:
-            LOG.warning(peer.setup.unknown_symmetries)
+        if peer.setup.symmetry_warning:
+            say(peer.setup.symmetry_warning, logging.WARNING)
 
         def stop(*_: object) -> None:
             # Not here: a signal may come while this very thread holds one of the peer's locks.

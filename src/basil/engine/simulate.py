@@ -20,11 +20,10 @@ from torch import Tensor
 
 from basil.engine.deadlines import Deadlines
 from basil.engine.durations import NOTE_BYTES, Durations, size_of
+from basil.engine.full_pace import full_pace
 from basil.engine.jobs import Jobs, ToScore
 from basil.engine.process import Absence, Process, Work, compute_now
-from basil.engine.relaxed_gc import relaxed_gc
 from basil.learning.compute import Compute
-from basil.learning.subnormal import no_subnormals
 from basil.protocol.numbering import RING
 from basil.protocol.requests import (
     Arrival,
@@ -106,7 +105,7 @@ class Simulator:
 
     def run(self) -> bool:
         """To the end (True), or until the observer stops it (False)."""
-        with relaxed_gc(), no_subnormals():
+        with full_pace():
             return all(self.instants())
 
     def instants(self) -> Iterator[bool]:

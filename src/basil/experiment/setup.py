@@ -60,8 +60,8 @@ class Setup:
         return min(len(self.test), self.recipe.record.test_samples or len(self.test))
 
     @property
-    def unknown_symmetries(self) -> str | None:
-        """A sentence, where canonical form leaves some of the network's to whoever lies."""
+    def symmetry_warning(self) -> str | None:
+        """A sentence, where canonical form leaves a Byzantine node some symmetries to use."""
         guarded = self.recipe.scheme.descent or not self.recipe.canonical
         return None if guarded else self.compute.symmetries.warning
 
@@ -88,6 +88,16 @@ class Setup:
         scheme = self.recipe.scheme
         return partial(RULES[scheme.rule], **options_of(scheme, RULES, "rule"))
 
+    @property
+    def tries(self) -> int:
+        """From so many models a node may try its step in a turn; with descent its own is last."""
+        return self.recipe.connectivity + 1 if self.recipe.scheme.descent else 1
+
+    @property
+    def checks(self) -> int:
+        """With descent it evaluates what each step ends in, and its own model."""
+        return self.tries + 1 if self.recipe.scheme.descent else 0
+
     @cached_property
     def patience(self) -> float:
         """Seconds that a node waits for each turn (round, on a graph) that should have happened."""
@@ -96,9 +106,8 @@ class Setup:
         if graph:
             turn = self.timing.exchange(size, max(graph.degrees), steps)
         else:
-            S = self.recipe.connectivity
-            tries = S if self.recipe.scheme.descent else 0  # each is a step and an evaluation
-            turn = self.timing.turn(size, S + tries, max(1, tries) * steps)
+            evaluations = self.recipe.connectivity + self.checks
+            turn = self.timing.turn(size, evaluations, self.tries * steps)
         return self.recipe.time.patience * turn
 
     @cached_property

@@ -7,13 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from basil.engine.full_pace import full_pace
 from basil.engine.process import Absence
-from basil.engine.relaxed_gc import relaxed_gc
 from basil.engine.simulate import Observer, Simulator
 from basil.experiment.nodes import protocol_of
 from basil.experiment.output import conclude, facts_of, recorder_of, room_for
 from basil.experiment.setup import Setup
-from basil.learning.subnormal import no_subnormals
 from basil.protocol.drive import Driver
 from basil.recipe import to_toml, to_tree
 from basil.record import checkpoint, run_folder
@@ -57,7 +56,7 @@ class Simulation:
     def run_held(self, folder: Path, hooks: Hooks, resume: bool) -> dict[str, Any]:
         """The same, for a caller that holds the folder."""
         instants = Driver(self.instants(folder, hooks, resume))
-        with relaxed_gc(), no_subnormals():
+        with full_pace():
             for _ in instants:
                 pass
         return instants.result

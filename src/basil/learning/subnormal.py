@@ -1,4 +1,4 @@
-"""Numbers below 1.2e-38, which a CPU computes with some twenty times as slowly as with others."""
+"""Numbers below 1.2e-38, with which a CPU computes many times as slowly as with others."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +12,9 @@ SMALL = 1e-20  # its square is subnormal in single precision
 def no_subnormals() -> Iterator[None]:
     """They count as 0, in this thread and in those that it starts.
 
-    Weights become that small if somebody shrinks them turn by turn.  Who sends such models would
-    slow down everybody who looks at them.
+    A Byzantine node that shrinks weights turn by turn, or sends such ones at once, would slow down
+    everybody who evaluates its models (docs/contribute/performance.md).  PyTorch's own threads
+    start with the first large operation, so a program enters this before it.
     """
     before = _count_as_zero()
     torch.set_flush_denormal(True)

@@ -8,8 +8,7 @@ from enum import Enum
 
 import torch
 
-from basil.engine.relaxed_gc import relaxed_gc
-from basil.learning.subnormal import no_subnormals
+from basil.engine.full_pace import full_pace
 
 STRETCH = 0.005  # seconds: some twenty turns of a ring, so that changing over costs nothing
 AT_ONCE = 64  # rings that keep a GPU busy, in however many processes
@@ -39,7 +38,7 @@ def round_robin(
     waiting, first = iter(runs), _lanes(device, 1, Sharing.ALONE)
     lanes, free = first, []
     at_work = list(zip(lanes, waiting, strict=False))
-    with relaxed_gc(), no_subnormals():
+    with full_pace():
         while at_work:
             ended = []
             for lane, run in at_work:

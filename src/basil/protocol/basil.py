@@ -23,9 +23,8 @@ def basil(node: Node, *, sketch: int = 0, gamma: float = 2.0, kappa: float = 1.0
     off costs a sketch then, and is no candidate; fetched models are scored in the turn.
     """
     sketches = Sketch(sketch, gamma, kappa, node.rounds, node.seed) if sketch else None
-    inbox = Inbox(
-        node, sketches=sketches
-    )  # line 4: StoredModels holds x⁰ (after a restart, what it held then)
+    # Line 4: StoredModels holds x⁰ (after a restart, what it held then).
+    inbox = Inbox(node, sketches=sketches)
     if node.rejoin_round is not None:
         yield from inbox.rejoin(node.rejoin_round)  # Appendix C
     yield from robust_training(node, inbox, node.rounds)
@@ -44,8 +43,8 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
         )
         mine.rule = choice.state
         rate, key = node.rate(numbering.global_round(k)), partial(node.key, k)
-        step, improve = partial(Train, batches=batches, rate=rate, key=key), inbox.improve
-        turn = yield from improve(inbox.rule, candidates, choice, step, mine.optimizer)
+        step = partial(Train, batches=batches, rate=rate, key=key)
+        turn = yield from inbox.improve(inbox.rule, candidates, choice, step, mine.optimizer)
         mine.model = mine.passed_on = turn.model  # line 11, eq. (2)
         mine.optimizer = turn.memory
 

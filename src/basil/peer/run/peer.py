@@ -22,7 +22,6 @@ from basil.experiment import Custom, Machine, Setup, set_up
 from basil.experiment.nodes import protocol_of
 from basil.foreign import look_in
 from basil.host import host
-from basil.learning.subnormal import no_subnormals
 from basil.peer.limits import Limits
 from basil.peer.link.journal import check_marks
 from basil.peer.link.reception import Message
@@ -209,7 +208,7 @@ class Peer:
         folder = self.options.folder
         if (folder / RUN / SUMMARY).exists():
             raise UserError(f"{folder / RUN} is a finished run: move it away to run once more")
-        with no_subnormals(), ExitStack() as at_the_end:
+        with ExitStack() as at_the_end:
             if self.options.metrics:
                 figures = metrics.Figures(lambda: self.status, self.transport.counters.snapshot)
                 at_the_end.callback(metrics.serve(self.options.metrics, figures))

@@ -97,4 +97,5 @@ def seconds_of_a_turn(setup: Setup, folder: Path) -> float:
     disk = host.perf_counter() - begin
     probe.unlink()
     hop = setup.timing.link(4 * compute.layout.size)
-    return hop + forward + setup.node_data.steps_in_a_turn() * step + disk
+    steps = setup.tries * setup.node_data.steps_in_a_turn()
+    return hop + (1 + setup.checks) * forward + steps * step + disk
