@@ -40,6 +40,10 @@ SLOW: dict[str, dict[str, Any]] = {
         "learning": {"model": "mlp", "batch": 16, "rate": 0.1},
         "attack": {"name": "rescale", "factor": 20.0},
     },
+    "turns begin ahead": {
+        "scheme": {"rounds": 4, "rule": "trust", "extrapolate": 2.0},
+        "attack": {"name": "drift"},
+    },
     "models are announced": {
         "scheme": {"rounds": 3, "sketch": 50},
         "attack": {"name": "gaussian"},

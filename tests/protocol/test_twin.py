@@ -16,7 +16,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from basil import rng
 from basil.experiment import Setup, Simulation, set_up
 from basil.learning.models import mlp
-from basil.recipe import parse
+from basil.recipe import Recipe, parse
 from basil.record.recorder import Recorder
 
 from algorithm1 import Samples, Turn, algorithm_1, mean_loss, sgd
@@ -24,12 +24,12 @@ from algorithm1 import Samples, Turn, algorithm_1, mean_loss, sgd
 N, B, S, K = 9, 3, 4, 4
 
 
-def recipe(attack: str, canonical: bool, **learning: Any) -> Any:
+def recipe(attack: str, canonical: bool, extrapolate: float = 0.0, **learning: Any) -> Recipe:
     return parse(
         {
             "seed": 5,
             "ring": {"nodes": N, "byzantine": B, "connectivity": S},
-            "scheme": {"rounds": K, "canonical": canonical},
+            "scheme": {"rounds": K, "canonical": canonical, "extrapolate": extrapolate},
             "learning": {"batch": 20, "rate": 0.3, **learning},
             "attack": {"name": attack},
             "record": {"every": K},
@@ -55,9 +55,16 @@ def literal_basil(experiment: Setup, attack: str) -> list[Turn]:
             most = canonical.limits(vector, torch.cat(gradients), canonical.sizes)
             vector_to_parameters(vector.clamp(-most, most), parameters)
 
+    last: dict[int, Tensor] = {}  # each node's own
+    laps = settings.scheme.extrapolate / N
+
     def update(model: Tensor, i: int, k: int) -> Tensor:
         rate = settings.learning.rate / (1 + settings.learning.options["decay"] * k)
-        return form(sgd(network, model, draw(i, k), rate, limit))
+        if laps and i in last:  # the paper has no such thing
+            ahead = form(model + laps * (model - last[i]))
+            model = ahead if loss(ahead, i, k) < loss(model, i, k) else model
+        last[i] = form(sgd(network, model, draw(i, k), rate, limit))
+        return last[i]
 
     def sends(model: Tensor, i: int, k: int) -> Tensor:
         if i in experiment.participants.byzantine and attack == "gaussian":
@@ -85,6 +92,19 @@ def test_engine_follows_algorithm_1(
     learning: dict[str, int],
     canonical: bool,
 ) -> None:
+    follows(recipe(attack, canonical, **learning), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("attack", ["none", "gaussian"])
+@pytest.mark.parametrize("canonical", [False, True])
+def test_and_from_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str, canonical: bool
+) -> None:
+    """Of two mean turns; the lowest loss is that of the model that it is ahead of."""
+    follows(recipe(attack, canonical, extrapolate=2.0), tmp_path, monkeypatch)
+
+
+def follows(settings: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int, int | None, Any]] = []
     original = Recorder.record
 
@@ -93,9 +113,9 @@ def test_engine_follows_algorithm_1(
         original(self, node, turn, now)
 
     monkeypatch.setattr(Recorder, "record", record)
-    experiment = set_up(recipe(attack, canonical, **learning))
+    experiment = set_up(settings)
     Simulation(experiment).run(tmp_path / "run")
-    expected = literal_basil(experiment, attack)
+    expected = literal_basil(experiment, settings.attack.name)
     benign = [
         i for i, turn in enumerate(expected) if turn[1] not in experiment.participants.byzantine
     ]

@@ -72,7 +72,8 @@ def compute_now(
             return None
         case Combine():
             done.distances += request.distances
-            return compute.combine(request.work, request.args)
+            made = compute.combine(request.work, request.args)
+            return compute.admit(made) if request.makes_model else made
 
 
 @dataclass(eq=False, slots=True)

@@ -81,6 +81,7 @@ def node_of(
             rule=setup.rule,
             score_on_arrival=recipe.scheme.scoring == "arrival",
             descent=recipe.scheme.descent,
+            extrapolate=recipe.scheme.extrapolate,
         ),
         on_rings=GroupPlace(
             participants.grouping, recipe.laps, setup.hop_patience, by_outcome=recipe.canonical

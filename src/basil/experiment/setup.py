@@ -95,8 +95,9 @@ class Setup:
 
     @property
     def checks(self) -> int:
-        """With descent it evaluates what each step ends in, and its own model."""
-        return self.tries + 1 if self.recipe.scheme.descent else 0
+        """What it evaluates besides: where it might begin; with descent each step's end, its own."""
+        scheme = self.recipe.scheme
+        return bool(scheme.extrapolate) + (self.tries + 1) * scheme.descent
 
     @cached_property
     def patience(self) -> float:

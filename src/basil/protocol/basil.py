@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from basil.protocol.average import averaged
+from basil.protocol.extrapolation import extrapolated
 from basil.protocol.inbox import Inbox
 from basil.protocol.node import Node
 from basil.protocol.requests import Protocol, Record, Train
@@ -41,6 +42,9 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
         candidates, choice = yield from inbox.select(  # line 10, eq. (3)
             mine.stored, k, judged, mine.model, mine.rule
         )
+        if inbox.extrapolates and mine.turned:
+            laps = node.on_ring.extrapolate / node.lap / (k - mine.turned)
+            choice = yield from extrapolated(candidates, choice, laps)
         mine.rule = choice.state
         rate, key = node.rate(numbering.global_round(k)), partial(node.key, k)
         step = partial(Train, batches=batches, rate=rate, key=key)

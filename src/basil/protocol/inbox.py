@@ -82,6 +82,7 @@ class Inbox:
         self.rule: Rule = place.rule or _nearest
         self.scores = place.rule is not None
         self.improve = descending if place.descent and self.scores else stepping
+        self.extrapolates = place.extrapolate > 0 and self.scores
         # Those of its own last model too, while it waits: not in its turn.
         self.scores_own = getattr(getattr(place.rule, "func", place.rule), "scores_own", False)
         self.own_losses: Losses | None = None  # for the turn that is waited for

@@ -23,6 +23,7 @@ class RingPlace:
     rule: Rule | None  # None: the nearest predecessor's model, whatever it is
     score_on_arrival: bool = True
     descent: bool = False  # is a step that raises the loss not taken?
+    extrapolate: float = 0.0  # by so many mean turns of the last lap
 
 
 @dataclass(frozen=True, eq=False)

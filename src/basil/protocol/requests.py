@@ -163,6 +163,9 @@ class Combine:
 
     `unseen`: the answer goes into further requests, and nobody looks at a value of it before a
     `Train` that follows is answered.  Up to then it may be a promise: tensors yet to be filled.
+
+    `makes_model`: the answer is a model to go on from, and is brought to canonical form as one that
+    arrives is.
     """
 
     work: Callable[..., Any]
@@ -170,6 +173,7 @@ class Combine:
     averages: int = 0
     args: tuple[Argument, ...] = ()
     unseen: bool = False
+    makes_model: bool = False
 
     def answer(self) -> Any:
         """Here and now, by the plain path."""

@@ -34,6 +34,7 @@ def _faults(recipe: Recipe) -> Iterator[Fault]:
         )
     yield from _sharing_faults(recipe)
     yield from _not_positive("scheme", scheme, "rounds")
+    yield from _negative("scheme", scheme, "extrapolate")
     if scheme.scoring not in ("arrival", "turn"):
         yield "scheme", f"scoring = {scheme.scoring!r:.60}: it must be arrival or turn"
     yield from _not_positive("learning", recipe.learning, "batch", "local_steps", "rate")

@@ -107,6 +107,7 @@ class Scheme:
     by_class: bool = False
     descent: bool = False  # a step that raises the loss is not taken: docs/research/symmetry.md
     average: bool = False  # what a node shows, and has in the end, may be a mean of models
+    extrapolate: float = 0.0  # mean turns of the last lap to begin ahead: docs/research/rules.md
     options: Options = field(default_factory=dict)
 
 

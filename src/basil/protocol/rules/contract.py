@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from basil.learning.pool import Batch
-from basil.learning.promises import Losses, Pick, Selection, sent
+from basil.learning.promises import Losses, Pick, Selection, sent, tensor_of
 from basil.protocol.memory import INITIAL, Entry
 from basil.protocol.requests import Combine, Score, Select
 
@@ -69,12 +69,17 @@ class Candidates:
 @dataclass(slots=True, eq=False)
 class Choice:
     """The model to train from, which may be a combination; the candidate that counts as selected;
-    the rule's new state.
+    the rule's new state, with the model to train from as `start` if it remembers that.
     """
 
     model: Tensor | Selection
     selected: Selection
     state: dict[str, Any] = field(default_factory=dict)
+
+    def begun_at(self, model: Selection) -> "Choice":
+        """The same choice, but training begins at another model, of which the rule is told."""
+        knows = {"start": tensor_of(model)} if "start" in self.state else {}
+        return Choice(model, self.selected, self.state | knows)
 
 
 RuleGenerator: TypeAlias = Generator[Score | Select | Combine, Any, Choice]
