@@ -95,7 +95,7 @@ class Setup:
 
     @property
     def checks(self) -> int:
-        """What it evaluates besides: where it might begin; with descent each step's end, its own."""
+        """What else it evaluates: where it may begin; with descent each step's end, and its own."""
         scheme = self.recipe.scheme
         return bool(scheme.extrapolate) + (self.tries + 1) * scheme.descent
 
