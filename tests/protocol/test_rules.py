@@ -237,6 +237,7 @@ def trust_literally(
     """
     began = statistics.fmean(rounds[0][-1])
     made: list[int] = []
+    excesses: list[list[float]] = [[] for _ in models[0]]  # of each sender, the latest first
     norms = peaks = weights = 0.0
     for table, stored in zip(rounds, models, strict=True):
         turns = [0] * len(stored)
@@ -253,7 +254,14 @@ def trust_literally(
         learnt = -excess(best, [began] * len(best))
         tolerance = max(0.0, min(z, learnt))
         above = [excess(row, best, classes) for row in table[:-1]]
+        for known, far in zip(excesses, above, strict=True):
+            known.insert(0, min(far, z))
+        weights_of = [memory**a for a in range(len(excesses[0]))]
+        average = [statistics.fmean(known, weights_of) for known in excesses]
+        error = math.hypot(*weights_of) / sum(weights_of)  # of each; of a difference √2 times that
         near = [j for j, far in enumerate(above) if far <= tolerance]
+        limit = min(average) + z * math.sqrt(2) * error
+        near = [j for j in near if average[j] <= limit] or near
         order = {j: (turns[j], -statistics.fmean(table[j]), -j) for j in near}
         made.append(max(order, key=order.__getitem__, default=len(table) - 1))
     return made
@@ -308,6 +316,42 @@ def test_how_far_above_the_lowest_one_may_be() -> None:
     # A model that is more than two turns from all others has none more.
     models[0] = [2.1, 0.0, 0.0]
     assert chosen(began=2.0, z=6.0) == 1
+
+
+def test_who_is_a_little_above_the_lowest_round_after_round_is_doubted() -> None:
+    """Sender 0 is 3 standard errors above the lowest, every time, which z = 3.2 tolerates.
+
+    With weights 1, 0.9, 0.81 the standard error of a difference of averages is √2 times 1, 0.71,
+    0.58; times 3.2 that is 4.5, 3.2, 2.6.
+    """
+    rows = [[2.0, 2.0, 2.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
+    models = [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]  # sender 0's has one turn more
+    mine = torch.tensor([0.0, 3.0, 4.0])
+    turn = {"start": torch.tensor([0.0, 3.0, 3.0]), "sums": torch.zeros(3)}
+    state: dict[str, Any] = {"began": torch.tensor(9.0).double(), **turn}
+
+    def chosen(rows: Table, **options: Any) -> int:
+        nonlocal state
+        choice = choose("trust", rows, [9.0] * 4, state, models, mine, z=3.2, **options)
+        state = choice.state | turn
+        return choice.selected.index
+
+    assert [chosen(rows) for _ in range(4)] == [0, 0, 1, 1]
+    assert [chosen(rows, memory=0.0) for _ in range(2)] == [0, 0]  # what was is forgotten
+    # Once it is the lowest itself, it is so far above on average, but nobody else is near.
+    assert chosen([rows[1], [3.0, 3.0, 3.0, 3.0]]) == 0
+
+
+def test_what_is_remembered_of_a_sender() -> None:
+    """Σ μ^a t, Σ μ^a and Σ μ^2a, of excesses t up to z."""
+    rows = [[math.nan] * 4, [2.0, 2.0, 2.0, 1.0], [1.0] * 4]
+    state = choose("trust", rows, [9.0] * 4, z=3.5).state
+    records = {sender: record.tolist() for sender, record in state["records"].items()}
+    assert records == {"0": [3.5, 1, 1], "1": [3, 1, 1], "2": [0, 1, 1]}
+    # Who is not heard in a round keeps its record.
+    after = choose("trust", [[5.0] * 4], [9.0] * 4, state, z=3.5).state["records"]
+    assert after["1"].tolist() == [3, 1, 1]
+    assert after["0"].tolist() == pytest.approx([0.9 * 3.5, 1.9, 1.81])  # now the lowest
 
 
 def test_where_there_was_nothing_to_gain_the_lowest_is_chosen() -> None:

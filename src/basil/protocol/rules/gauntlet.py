@@ -10,6 +10,7 @@ from basil.learning.promises import Chosen, means_of
 from basil.protocol.requests import Combine
 from basil.protocol.rules.contract import Candidates, Choice, RuleGenerator
 from basil.protocol.rules.excess import first
+from basil.protocol.rules.records import recalled, remembered
 from basil.table import states
 
 
@@ -31,15 +32,11 @@ def gauntlet(candidates: Candidates, *, memory: float = 0.9) -> RuleGenerator:
     """
     if not 0 < memory <= 1:
         raise UserError(f"scheme.memory = {memory}: it must be above 0, up to 1")
-    senders = [str(entry.sender) for entry in candidates.entries]
-    known: dict[str, Tensor] = candidates.state.get("records", {})
-    nothing = candidates.own.new_zeros(2, dtype=torch.float64)
-    records = [known.get(sender, nothing) for sender in senders]
     own = yield from candidates.score_own()
-    rate, args = partial(_rated, memory=memory), ([*candidates.losses, own], records)
-    number, now = yield Combine(rate, args=args)
+    args = [*candidates.losses, own], recalled(candidates, 2)
+    number, now = yield Combine(partial(_rated, memory=memory), args=args)
     selected = Chosen([*candidates.models, candidates.own], number)
-    return Choice(selected, selected, {"records": known | dict(zip(senders, now, strict=True))})
+    return Choice(selected, selected, remembered(candidates, now))
 
 
 def _rated(losses: Tensor, records: Tensor, *, memory: float) -> tuple[Tensor, Tensor]:

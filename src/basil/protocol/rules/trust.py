@@ -10,9 +10,10 @@ from basil.errors import UserError
 from basil.learning.promises import Chosen, Rows, means_of
 from basil.protocol.requests import Combine
 from basil.protocol.rules.contract import Candidates, Choice, RuleGenerator
-from basil.protocol.rules.excess import above_the_lowest, excess, first
+from basil.protocol.rules.excess import above_the_lowest, column, excess, first
 from basil.protocol.rules.freshest import non_negative
 from basil.protocol.rules.lineage import Length, lineage
+from basil.protocol.rules.records import recalled, remembered, standing
 from basil.table import states
 
 
@@ -29,6 +30,11 @@ def trust(
         τ = min(z, t₀),    t₀ = (L₀ − mean ℓ) / (sd ℓ / √B).
 
     t₀ says how sure it is that anything has been learnt: before that only the lowest will do.
+
+    And its sender is not doubted: on average over the rounds (the one a rounds ago with weight
+    `memory`^a) its models were no farther above the lowest than those of the best sender now, but
+    for z standard errors of the two averages' difference (`standing`).  If all that are near are
+    doubted, none is.
 
     Turns: a model goes back to the older stored one that is nearest to it, if a turn could have
     led there: no longer than r = `lineage_ratio` times the node's own turns, and with no coordinate
@@ -50,26 +56,26 @@ def trust(
     models = Rows([*candidates.models, own])
     judge = partial(_judged, z=z, ratio=lineage_ratio, memory=memory, by_class=bool(strata))
     turn = (state["start"], state["sums"]) if state else ()
-    args = candidates.losses, began, models, *strata, *turn
+    args = candidates.losses, recalled(candidates, 3), began, models, *strata, *turn
     verdict = Verdict(*(yield Combine(judge, args=args, unseen=True)))
     selected = Chosen(models, verdict.number, verdict.start)
-    return Choice(selected, selected, verdict.remembered())
+    known = {"began": verdict.began, "start": verdict.start, "sums": verdict.sums}
+    return Choice(selected, selected, known | remembered(candidates, verdict.records))
 
 
 class Verdict(NamedTuple):
     """What comes out of the work of a Combine is a plain row of tensors: these."""
 
     number: Tensor  # of the chosen candidate; one past the last for oneself: nobody is finite
+    records: Tensor
     began: Tensor
     sums: Tensor
     start: Tensor  # the chosen model
 
-    def remembered(self) -> dict[str, Tensor]:
-        return {"began": self.began, "start": self.start, "sums": self.sums}
-
 
 def _judged(
     losses: Tensor,  # [candidate, sample]
+    records: Tensor,  # of the candidates' senders
     began: Tensor,  # L₀; in the first round the losses of which it is the mean
     models: Tensor | Rows,  # candidates and then one's own
     *turn: Tensor,  # where one's last turn began, and the sums then; nothing in the first round
@@ -89,10 +95,15 @@ def _judged(
     above, lowest = above_the_lowest(losses, means, strata)
     learnt = -excess(lowest, began)
     near = (above <= learnt.clamp(min=0, max=z)) & means.isfinite()
+    records, average, error = standing(records, above, memory=memory, most=z)
+    best = torch.arange(len(average), device=average.device) == average.argmin()
+    doubt = z * torch.hypot(error, column(best, error))
+    believed = near & (average - average.min() <= doubt)
+    near = torch.where(believed.any(), believed, near)
     most = near & (turns == torch.where(near, turns, -1).max())
     number = first(most & (means == torch.where(most, means, torch.inf).min()))
     model = models[number.view(1)][0] if isinstance(models, Tensor) else models[int(number)]
-    return Verdict(number, began, sums, model)
+    return Verdict(number, records, began, sums, model)
 
 
 def _usual(turn: Tensor, sums: Tensor, memory: float) -> tuple[Tensor, Length]:
