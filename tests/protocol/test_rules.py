@@ -338,10 +338,10 @@ def test_who_is_a_little_above_the_lowest_round_after_round_is_doubted() -> None
         state = choice.state | turn
         return choice.selected.index
 
-    assert [chosen(rows) for _ in range(4)] == [0, 0, 1, 1]
-    assert [chosen(rows, memory=0.0) for _ in range(2)] == [0, 0]  # what was is forgotten
-    # Once it is the lowest itself, it is so far above on average, but nobody else is near.
+    assert [chosen(rows) for _ in range(20)] == [0, 0] + 18 * [1]
+    # Now it is the lowest itself, and nobody else is near: its average is 2.7, and the other's 0.4.
     assert chosen([rows[1], [3.0, 3.0, 3.0, 3.0]]) == 0
+    assert [chosen(rows, memory=0.0) for _ in range(2)] == [0, 0]  # what was is forgotten
 
 
 def test_what_is_remembered_of_a_sender() -> None:
