@@ -42,7 +42,7 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
         candidates, choice = yield from inbox.select(  # line 10, eq. (3)
             mine.stored, k, judged, mine.model, mine.rule
         )
-        if inbox.extrapolates and mine.turned:
+        if inbox.extrapolates and mine.turned:  # not in the paper
             laps = node.on_ring.extrapolate / node.lap / (k - mine.turned)
             choice = yield from extrapolated(candidates, choice, laps)
         mine.rule = choice.state
