@@ -105,9 +105,19 @@ def test_table_3_is_measured_here(basil, tiny):
 
 def test_every_figure_is_listed(basil):
     titles = basil("reproduce", "--list", "--json").json
-    kinds = ("ablation", "rules", "symmetry", "optimizers", "llm", "field", "robust", "network")
+    kinds = (
+        "ablation",
+        "extrapolation",
+        "rules",
+        "symmetry",
+        "optimizers",
+        "llm",
+        "field",
+        "robust",
+        "network",
+    )
     ours = {name for name in titles if name.partition("-")[0] in kinds}
-    assert len(ours) == 1 + 9 + 10 + 1 + 1 + 5 + 2 + 1
+    assert len(ours) == 1 + 2 + 9 + 10 + 1 + 1 + 5 + 2 + 1
     assert titles.keys() == {*figures(), *ours}
     assert titles["rules"] == "Selection rules under every attack (not the paper's)"
 

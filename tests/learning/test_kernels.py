@@ -58,6 +58,7 @@ def test_trust_is_one_program_for_several_rings(counters: list[Any], by_class: b
     started, double = torch.randn(3, 7), torch.float64
     rows = [
         torch.rand(3, 4, 16),  # losses of four candidates; models are theirs and one's own
+        torch.rand(3, 4, 3, dtype=double),
         torch.full((3,), 2.0, dtype=double),
         started[:, None] + 0.1 * torch.randn(3, 5, 7),
     ]

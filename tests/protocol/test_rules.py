@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from basil.protocol.memory import Entry
 from basil.protocol.rules import RULES, Candidates, Choice
 from basil.protocol.rules.excess import excess as rules_excess
 from basil.protocol.rules.lineage import PIECE, Length, lineage
-from basil.protocol.rules.trust import Verdict, _judged
 from basil.testing import answered
 
 OWN = torch.full((3,), -1.0)
@@ -403,23 +401,3 @@ def test_after_a_model_that_got_out_of_hand_turns_are_measured_anew() -> None:
 def test_wrong_options(rule: str, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         choose(rule, [[1.0, 2.0, 3.0, 4.0]], [1.0, 1.0, 1.0, 1.0], **options)
-
-
-@pytest.mark.parametrize("by_class", [False, True])
-def test_several_rings_are_judged_as_each_alone(by_class: bool) -> None:
-    """What a GPU does with the rows of several rings at once (`vmap`), ring by ring."""
-    torch.manual_seed(0)
-    rings, S, B, d = 5, 4, 12, 30
-    steps = torch.randn(rings, S + 1, d)
-    models = steps.cumsum(1).flip(1)
-    losses = 1 + 0.1 * torch.randn(rings, S, B)
-    records = torch.rand(rings, S, 3).double().cumsum(1)
-    began, sums = torch.full((rings,), 3.0).double(), torch.rand(rings, 3) + 1
-    strata = [torch.arange(B).repeat(rings, 1) % 3] if by_class else []
-    args = losses, records, began, models, *strata, models[:, -1] + steps[:, 0], sums
-    judge = partial(_judged, z=2.0, ratio=2.0, memory=0.9, by_class=by_class)
-    found = torch.vmap(lambda *some: tuple(judge(*some)))(*args)
-    alone = [judge(*some) for some in zip(*args, strict=True)]
-    assert len({int(one.number) for one in alone}) > 1
-    for name, together, each in zip(Verdict._fields, found, zip(*alone, strict=True), strict=True):
-        torch.testing.assert_close(together, torch.stack(each), msg=name)
