@@ -308,6 +308,7 @@ def on_both_paths(
     scheme: str,
     sharing: dict[str, Any] | None = None,
     rule: str = "lowest-loss",
+    extrapolate: float = 0.0,
 ) -> tuple[list[list[int | None]], list[Tensor]]:
     """Whose models were chosen in a whole run, and the last ones: plain, and by the GPU's text."""
     ring = {"nodes": 9, "byzantine": 2, "connectivity": 4}
@@ -317,7 +318,7 @@ def on_both_paths(
         {
             "ring": ring,
             "sharing": sharing or {},
-            "scheme": {"name": scheme, "rounds": 4, "rule": rule},
+            "scheme": {"name": scheme, "rounds": 4, "rule": rule, "extrapolate": extrapolate},
             "learning": {"batch": 16, "local_steps": 2},
             "attack": {"name": attack},
         }
@@ -364,6 +365,17 @@ def test_so_it_does_by_any_rule(device: str, attack: str, rule: str) -> None:
     assert chosen[0] == chosen[1]
     if rule != "newest" or attack == "none":  # it goes on from whatever it is sent, however huge
         torch.testing.assert_close(final[0], final[1], **CLOSE)
+
+
+@pytest.mark.parametrize("rule", ["lowest-loss", "trust"])
+def test_so_it_does_with_turns_that_begin_ahead(device: str, rule: str) -> None:
+    (chosen, again), (plain, fast) = on_both_paths(
+        device, "gaussian", "basil", rule=rule, extrapolate=2.0
+    )
+    assert chosen == again
+    torch.testing.assert_close(plain, fast, **CLOSE)
+    _, (without, _) = on_both_paths(device, "gaussian", "basil", rule=rule)
+    assert not torch.allclose(plain, without, **CLOSE)  # some did
 
 
 @pytest.mark.parametrize("scheme", ["basil", "ubar"])

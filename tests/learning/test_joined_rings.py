@@ -180,6 +180,7 @@ TRUSTING: list[dict[str, Any]] = [
     {"seed": 4, "attack": {"name": "garbage"}},
     {"seed": 3, "attack": {"name": "edge"}},  # which tries lies out
     {"seed": 2, "scheme": {"z": 1.0}},
+    {"seed": 2, "scheme": {"extrapolate": 2.0}},
     {"seed": 7, "scheme": {"rule": "gauntlet"}},
     {"seed": 8, "scheme": {"by_class": True, "average": True}},
     {"seed": 5, "ring": {"events": [{"node": 2, "leaves": 2, "returns": 4}]}},
