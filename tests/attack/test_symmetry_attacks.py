@@ -107,6 +107,9 @@ def test_twins_cancel_each_other() -> None:
     before = LAYOUT.views(HONEST)["5.weight"]
     assert any(torch.allclose(both.sum(1), before[:, u], atol=1e-5) for u in (one, other))
     assert both.abs().min() > 5 * before.abs().mean()
+    beside = LAYOUT.views(lie("twins", weight=10.0, apart=0.5))["3.weight"]
+    (twin,) = (u for u in (one, other) if not torch.equal(beside[u], rows[u]))
+    assert torch.isclose((beside - rows)[twin].norm(), 0.5 * rows[one].norm())
 
 
 def test_a_softmax_does_not_see_a_shift() -> None:

@@ -15,6 +15,7 @@ from basil.learning.layout import Layout, layout_of
 from basil.learning.models import cifar_cnn, gelu, mlp, resnet, tiny_transformer
 from basil.learning.symmetry import Canonical, Symmetries, find
 from basil.learning.symmetry.canonical import LOUD
+from basil.learning.symmetry.copies import separable, without_copies
 from basil.learning.symmetry.order import places
 from basil.learning.symmetry.parts import SLACK
 from basil.learning.symmetry.typical import middle_mean, typical
@@ -291,24 +292,66 @@ def test_what_no_sample_sees_is_made_no_larger_than_is_typical(many: bool) -> No
         assert torch.equal(weights, before)
 
 
-@pytest.mark.parametrize("weight", [1.0, 30.0, 1e6])
-def test_units_that_cancel_each_other_cannot_be_loud(weight: float) -> None:
-    """Two units that compute the same, read with ±c: no output shows c, a gradient would."""
-    case = Case("mlp", 9)
-    honest = case.canonical(case.model)
+def twinned(case: Case, honest: Tensor, weight: float, apart: float = 0.0) -> Tensor:
+    """Unit 5 of the second layer as unit 7, `apart` of its lengths from it, and read with ∓c."""
     lie = honest.clone()
     views = case.layout.views(lie)
-    views["3.weight"][5], views["3.bias"][5] = views["3.weight"][7], views["3.bias"][7]
+    row, noise = views["3.weight"][7], torch.randn(30, generator=torch.Generator().manual_seed(0))
+    views["3.weight"][5] = row + apart * row.norm() * normalize(noise, dim=0)
+    views["3.bias"][5] = views["3.bias"][7]
     reads = views["5.weight"]
     c = weight * reads.abs().mean()
     reads[:, 5], reads[:, 7] = -c, reads[:, 7] + c
+    return lie
+
+
+@pytest.mark.parametrize("weight", [1.0, 30.0, 1e3])
+def test_of_two_that_are_the_same_one_begins_anew(weight: float) -> None:
+    """No output shows c, a gradient would."""
+    case = Case("mlp", 9)
+    lie = twinned(case, case.canonical(case.model), weight)
     form = case.canonical(lie)
+    assert torch.allclose(case.outputs(form), case.outputs(lie), atol=2e-6 * max(10, weight))
+    views, first = case.layout.views(form), case.layout.views(case.initial)
+    assert not views["5.weight"][:, 5].any()
+    cosine = torch.cosine_similarity(views["3.weight"], first["3.weight"])
+    assert cosine[5] == pytest.approx(1)
+    assert cosine[7] < 0.999
+    assert torch.equal(case.canonical(form), form)
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cifar-cnn", "batch norm", "residual", "low rank"])
+def test_a_copy_is_known_in_each_layer(kind: str) -> None:
+    case = Case(kind, 1)
+    layers = separable(case.symmetries)
+    assert layers
+    for units in layers:
+        lie = case.model.clone()
+        for part in (*units.makes, *units.squares):
+            part.of(lie)[:, 0] = part.of(lie)[:, 1]
+        form = case.canonical(lie)
+        assert torch.allclose(case.outputs(form), case.outputs(lie), rtol=1e-3, atol=1e-4)
+        assert not any(part.of(form)[:, 0].any() for part in units.reads)
+        assert torch.equal(case.canonical(form), form)
+
+
+def test_what_a_normalisation_looks_at_is_nobodys_copy() -> None:
+    """Nor what comes near another by chance, having few weights."""
+    for kind in ("gelu", "attention", "transformer", "depthwise"):
+        assert separable(Case(kind, 0).symmetries) == ()
+    small = nn.Sequential(nn.Linear(2, 30), nn.ReLU(), nn.Linear(30, 2))
+    assert separable(find(small, layout_of(small), torch.zeros(2, 2))) == ()
+
+
+@pytest.mark.parametrize("weight", [30.0, 1e6])
+def test_units_that_nearly_cancel_each_other_cannot_be_loud(weight: float) -> None:
+    case = Case("mlp", 9)
+    honest = case.canonical(case.model)
+    form = case.canonical(twinned(case, honest, weight, apart=0.5))
     sizes = case.layout.views(form)["5.weight"].norm(dim=0)
-    if weight == 1:  # of the usual size: nothing to be done
-        assert torch.allclose(case.outputs(form), case.outputs(lie), atol=1e-5)
-    else:
-        first = case.layout.views(case.initial)["5.weight"].norm(dim=0)
-        assert sizes.max() / sizes.median() < 1.01 * LOUD * first.max() / first.median()
+    assert sizes[5] > 0
+    first = case.layout.views(case.initial)["5.weight"].norm(dim=0)
+    assert sizes.max() / sizes.median() < 1.01 * LOUD * first.max() / first.median()
     assert torch.equal(case.canonical(form), form)
     # Who is not loud is read as before, but for the scale of all.
     others, before = case.layout.views(form)["5.weight"], case.layout.views(honest)["5.weight"]
@@ -423,7 +466,7 @@ def test_but_on_a_cpu_no_value_is_looked_at(kind: str) -> None:
     assert torch.vmap(case.canonical.form)(models, *measures).shape == models.shape
 
 
-def test_honest_training_is_never_too_loud() -> None:
+def test_honest_training_is_never_too_loud_and_makes_no_copies() -> None:
     """To the end: until the digits are learnt."""
     digits = data.load("digits", 0).train
     x, y = torch.from_numpy(digits.x).float(), torch.from_numpy(digits.y)
@@ -432,7 +475,8 @@ def test_honest_training_is_never_too_loud() -> None:
     network = mlp(tuple(x.shape[1:]), 10, hidden=50)
     layout, draw = layout_of(network), torch.Generator().manual_seed(0)
     canonical = Canonical(find(network, layout, x[:2]), layout.flatten(network))
-    all_of_them = torch.full_like(canonical._loudest, torch.inf)
+    sizes, loudest, *rest = canonical.measures
+    all_of_them = torch.full_like(loudest, torch.inf)
     optimizer = torch.optim.SGD(network.parameters(), 0.1)
     for step in range(1200):
         batch = torch.randint(len(x), (64,), generator=draw)
@@ -441,8 +485,9 @@ def test_honest_training_is_never_too_loud() -> None:
         optimizer.step()
         if step % 100 == 99:
             model = layout.flatten(network)
-            unbounded = canonical.form(model, canonical.sizes, all_of_them, *canonical._signatures)
-            assert torch.equal(canonical(model), unbounded)
+            assert torch.equal(canonical(model), canonical.form(model, sizes, all_of_them, *rest))
+            for units in separable(canonical.symmetries):
+                assert without_copies(units, model.clone(), canonical._initial) is None
     assert nn.functional.cross_entropy(network(x), y) < 0.05
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from basil import rng
-from basil.attack.check import at_least, one_of, positive, share_of
+from basil.attack.check import at_least, not_negative, one_of, positive, share_of
 from basil.attack.selection import harder
 from basil.attack.view import View, declares
 from basil.errors import UserError
@@ -136,16 +136,20 @@ def ballast(view: View, *, weight: float = 100.0, share: float = 0.01, layer: in
 
 
 @declares(trains=True)
-def twins(view: View, *, weight: float = 10.0, share: float = 0.01, layer: int = -1) -> Tensor:
+def twins(
+    view: View, *, weight: float = 10.0, share: float = 0.01, layer: int = -1, apart: float = 0.0
+) -> Tensor:
     """Makes the units that matter least twins of those that matter most, and sets the two at odds.
 
     The twin's incoming weights are copied; its outgoing weights are −c, and c is added to the
     other's: together as before, each of them `weight` times as heavy as is usual.  Each gets a
     gradient of that size.  (c has either sign: a softmax does not see what is added to all
-    classes.)  No symmetry of the network's form, so no canonical form undoes it.
+    classes.)  The canonical form knows two that are the same, and takes c back; so the twin can be
+    `apart` from the other, by so many of its lengths and in a direction of its own.
     """
     positive("weight", weight)
     share_of("share", share)
+    not_negative("apart", apart)
     (units,) = _layers(view.symmetries.scaled, layer)
     lie = view.honest.clone()
     if not units.reads:
@@ -154,6 +158,12 @@ def twins(view: View, *, weight: float = 10.0, share: float = 0.01, layer: int =
     weak, strong = order[:count], order.flip(0)[:count]
     for part in (*units.makes, *units.squares):
         part.of(lie)[:, weak] = part.of(lie)[:, strong]
+    if apart:
+        rows = units.makes[0].of(lie)
+        noise = rng.torch_stream(view.seed, "attack", "twins", view.node, view.round)
+        away = torch.randn(rows[:, weak].shape, generator=noise).to(rows)
+        lengths = rows.square().sum((0, 2), keepdim=True).sqrt()[:, weak]
+        rows[:, weak] += apart * lengths * away / away.square().sum((0, 2), keepdim=True).sqrt()
     for part in units.reads:
         view_of = part.of(lie)
         drawn = rng.stream(view.seed, "attack", "twins", units.name).choice(

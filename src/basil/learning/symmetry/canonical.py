@@ -22,11 +22,12 @@ iteration that an attacker could start from afar.  Factors within `SLACK` of 1 a
 in canonical form stays as it is, bit for bit.
 
 What no sample sees has no size that a loss could judge, and a lie may hide in it: see `limits`.
-And what cancels has none: two units that compute the same with opposed outgoing weights can be as
-loud as one likes, and each gets a gradient of that size.  So a unit that is read with weights
-`LOUD` times as large as any in x⁰, by the layer's median, is made softer.  That may change the
-function, and then the loss shows it.  Not so where a normalisation follows what reads them: honest
-training makes some channels of a narrow layer louder than that.
+And what cancels has none: units that compute the same, or nearly so, with opposed outgoing weights
+can be as loud as one likes, and each gets a gradient of that size.  Of two that are the same one
+begins anew (copies.py).  And a unit that is read with weights `LOUD` times as large as any in x⁰,
+by the layer's median, is made softer.  That may change the function, and then the loss shows it.
+Not so where a normalisation follows what reads them: honest training makes some channels of a
+narrow layer louder than that.
 """
 
 from collections.abc import Collection, Sequence
@@ -47,6 +48,7 @@ from basil.learning.symmetry.arrays import (
     zeros,
 )
 from basil.learning.symmetry.basis import bases
+from basil.learning.symmetry.copies import separable, without_copies
 from basil.learning.symmetry.order import places, signature
 from basil.learning.symmetry.parts import SLACK, Part, Symmetries, Units
 from basil.learning.symmetry.typical import typical
@@ -73,7 +75,9 @@ class Canonical:
         normalised = {part.start for u in symmetries.scaled if not u.reads for part in u.makes}
         loudest = [_loudest(units, initial, normalised) for units in symmetries.scaled]
         self._loudest = initial.new_tensor(loudest)
+        self._initial = initial
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
+        self._separable = separable(symmetries)
         self._bases = bases(symmetries.pairs, initial)
 
     def __eq__(self, other: object) -> bool:
@@ -97,17 +101,19 @@ class Canonical:
     @property
     def measures(self) -> tuple[Tensor, ...]:
         """All that a form takes from x⁰."""
-        return self.sizes, self._loudest, *self._signatures
+        return self.sizes, self._loudest, self._initial, *self._signatures
 
     def __call__(self, model: Tensor) -> Tensor:
         """A new vector; the same function, but for what is too loud."""
         return self.form(model, *self.measures)
 
-    def form(self, model: Tensor, sizes: Tensor, loudest: Tensor, *signatures: Tensor) -> Tensor:
+    def form(
+        self, model: Tensor, sizes: Tensor, loudest: Tensor, initial: Tensor, *signatures: Tensor
+    ) -> Tensor:
         """The form of a model by these `measures`."""
         vector = self._scaled(model, sizes)
-        if self._bases:  # how loud a unit is hangs on them
-            self._arrange(vector, signatures)
+        self._arrange(vector, signatures)
+        vector = self._without_copies(vector, sizes, initial)
         heard = [
             (units, *_heard(units, vector, most))
             for units, most in zip(self.symmetries.scaled, loudest, strict=True)
@@ -120,11 +126,21 @@ class Canonical:
                 units.read(softer, torch.where(loud, size / (SOFT * most), 1.0))
                 too_loud.append(loud.any())
             again = self._scaled(softer, sizes)
+            self._arrange(again, signatures)
             vector = torch.where(torch.stack(too_loud).any(), again, vector)
-        elif self._bases:
-            return vector
-        self._arrange(vector, signatures)
         return vector
+
+    def _without_copies(self, vector: Tensor, sizes: Tensor, initial: Tensor) -> Tensor:
+        """What begins anew is as large as x⁰'s is; and what reads a layer is so without copies."""
+        changed, copied = vector.clone(), []
+        for units in self._separable:
+            found = without_copies(units, changed, initial)
+            copied += [] if found is None else [found]
+        if not copied:
+            return vector
+        again = self._scaled(changed, sizes)
+        self._straighten(again)
+        return torch.where(torch.stack(copied).any(), again, vector)
 
     def _arrange(self, vector: Tensor, signatures: Sequence[Tensor]) -> None:
         """In place: units in x⁰'s order, and pairs in its basis."""
