@@ -10,6 +10,8 @@ Rules that ask for losses cannot be tried out, nor can a ring's: there a fixed l
 import math
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -18,7 +20,10 @@ from basil.attack.check import at_least, not_negative
 from basil.attack.omniscient import benign_of, crowd_of, deviation, largest_z, mean_of_benign
 from basil.attack.view import View, declares
 
-Line = Callable[[int], tuple[Tensor, Tensor]]  # from a receiver to a point and a direction
+Models: TypeAlias = Mapping[Any, Tensor]
+"""What each benign node sent, and what was made of that, by names: whole, or in their shadows."""
+Line: TypeAlias = Callable[[int, Models], tuple[Tensor, Tensor]]
+"""To a receiver a point and a direction: sums of these models, whole or not."""
 
 
 @declares(omniscient=True)
@@ -32,8 +37,12 @@ def optimal_alie(view: View, *, tries: int = 20) -> Mapping[int, Tensor]:
     mean = models.mean(0)
     r, b = len(models), len(view.colluders)
     of_sample = math.sqrt(r / max(1, r - 1))  # byzfl's σ
-    line = mean, -of_sample * deviation(models, mean)
-    return _lies(view, "alie", lambda j: line, tries, largest_z(r + b, b) / of_sample)
+
+    def line(j: int, seen: Models) -> tuple[Tensor, Tensor]:
+        return seen["mean"], -of_sample * seen["deviation"]
+
+    z = largest_z(r + b, b) / of_sample
+    return _lies(view, "alie", line, tries, z, mean=mean, deviation=deviation(models, mean))
 
 
 @declares(omniscient=True)
@@ -43,8 +52,11 @@ def optimal_ipm(view: View, *, tries: int = 20) -> Mapping[int, Tensor]:
     As byzfl's Optimal_InnerProductManipulation, with the models' differences from the receiver's in
     the place of gradients.  Where its rule cannot be tried out: ε = 0.1.
     """
-    mean, benign = mean_of_benign(view), benign_of(view)
-    return _lies(view, "ipm", lambda j: (benign[j], benign[j] - mean), tries, 0.1)
+
+    def line(j: int, seen: Models) -> tuple[Tensor, Tensor]:
+        return seen[j], seen[j] - seen["mean"]
+
+    return _lies(view, "ipm", line, tries, 0.1, mean=mean_of_benign(view))
 
 
 @declares(omniscient=True)
@@ -54,14 +66,13 @@ def optimal_dissensus(view: View, *, tries: int = 20) -> Mapping[int, Tensor]:
     `dissensus`, in the strength that Gaucher et al. give it (arXiv 2410.10418).  Where the rule
     cannot be tried out: ε = 1 / the weight of j's Byzantine neighbours, as `dissensus`.
     """
-    benign = benign_of(view)
 
-    def line(j: int) -> tuple[Tensor, Tensor]:
-        x, away = benign[j], benign[j].new_zeros(len(benign[j]))
+    def line(j: int, seen: Models) -> tuple[Tensor, Tensor]:
+        x, away = seen[j], seen[j].new_zeros(len(seen[j]))
         byzantine = sum(w for k, w in view.weights(j).items() if k in view.colluders)
         for k, weight in view.weights(j).items():
-            if k in benign and k != j:
-                away.sub_(benign[k] - x, alpha=weight / (byzantine or 1.0))
+            if k in seen and k != j:
+                away.sub_(seen[k] - x, alpha=weight / (byzantine or 1.0))
         return x, away
 
     return _lies(view, "dissensus", line, tries, 1.0)
@@ -83,52 +94,79 @@ def spectral(view: View, *, factor: float = 0.0, tries: int = 20) -> Mapping[int
     v = dict(zip(benign, _fiedler(view), strict=True))
     models = crowd_of(view).stack(benign)
     along = models.new_tensor(list(v.values())) @ models
-    fixed = factor or 1.0
-    return _lies(
-        view, "spectral", lambda j: (benign[j], v[j] * along), 0 if factor else tries, fixed
-    )
+
+    def line(j: int, seen: Models) -> tuple[Tensor, Tensor]:
+        return seen[j], v[j] * seen["along"]
+
+    return _lies(view, "spectral", line, 0 if factor else tries, factor or 1.0, along=along)
 
 
-def _lies(view: View, name: str, line: Line, tries: int, fixed: float) -> Mapping[int, Tensor]:
-    """What each receiver is told; other Byzantine nodes get the honest model.  tries = 0: fixed."""
+def _lies(
+    view: View, name: str, line: Line, tries: int, fixed: float, **more: Tensor
+) -> Mapping[int, Tensor]:
+    """What each receiver is told; other Byzantine nodes get the honest model.  tries = 0: fixed.
+
+    more: what else the lines are made of.
+    """
     at_least("tries", tries, 0)
+    seen: Models = {**benign_of(view), **more}
+    search = _search(view, name) if tries else None
     lies = {}
     for j in view.receivers:
-        if j not in benign_of(view):
+        if j not in seen:
             lies[j] = view.honest
             continue
-        point, direction = line(j)
-        lies[j] = point + _length(view, name, j, point, direction, tries, fixed) * direction
+        point, direction = line(j, seen)
+        length = search.length(view, line, j, seen, tries, fixed) if search else fixed
+        lies[j] = point + length * direction
     return lies
 
 
-def _length(
-    view: View, name: str, j: int, point: Tensor, direction: Tensor, tries: int, fixed: float
-) -> float:
-    """How far along the line to go; colluders that see the same need not seek it again."""
-    if not tries:
-        return fixed
-    benign, weights = benign_of(view), view.weights(j)
-    seen, known = list(benign.values()), view.shared.setdefault("lengths", {})
-    before = known.get((name, j))
-    if before and before[0] == view.round and all(map(operator.is_, before[1], seen)):
-        return float(before[2])
-    friends = [k for k in weights if k in benign and k != j]
-    colluders = [k for k in weights if k in view.colluders]
-    models = [benign[j], point, direction, *(benign[k] for k in friends)]
-    own, begin, along, *others = view.shadows(models)
-    heard, target = dict(zip(friends, others, strict=True)), own.clone()
-    for k, x in heard.items():
-        target.add_(x - own, alpha=weights[k])
+@dataclass
+class Search:
+    """What one round's lies are sought with, while no benign node has sent another model."""
 
-    def harm(length: float) -> float | None:
-        told = dict.fromkeys(colluders, begin + length * along)
-        made = view.outcome(j, own, dict(sorted({**heard, **told}.items())))
-        return None if made is None else float((made - target).norm())
+    name: str
+    round: int
+    benign: list[Tensor]
+    shadows: Models | None = None
+    lengths: dict[int, float] = field(default_factory=dict)
 
-    found = fixed if harm(0.0) is None else line_maximum(harm, tries)
-    known[(name, j)] = view.round, seen, found
-    return found
+    def length(
+        self, view: View, line: Line, j: int, seen: Models, tries: int, fixed: float
+    ) -> float:
+        """How far along its line to go with receiver j."""
+        if j in self.lengths:
+            return self.lengths[j]
+        if self.shadows is None:
+            self.shadows = dict(zip(seen, view.shadows(seen.values()), strict=True))
+        shown, weights = self.shadows, view.weights(j)
+        own, (begin, along) = shown[j], line(j, shown)
+        colluders = [k for k in weights if k in view.colluders]
+        heard = {k: shown[k] for k in weights if k in shown and k != j}
+        target = own.clone()
+        for k, x in heard.items():
+            target.add_(x - own, alpha=weights[k])
+
+        def harm(length: float) -> float | None:
+            told = dict.fromkeys(colluders, begin + length * along)
+            made = view.outcome(j, own, dict(sorted({**heard, **told}.items())))
+            return None if made is None else float((made - target).norm())
+
+        found = fixed if harm(0.0) is None else line_maximum(harm, tries)
+        self.lengths[j] = found
+        return found
+
+
+def _search(view: View, name: str) -> Search:
+    """The same for all colluders that see the same."""
+    known: Search | None = view.shared.get("search")
+    benign = list(benign_of(view).values())
+    mine = known and (known.name, known.round) == (name, view.round)
+    if known and mine and all(map(operator.is_, known.benign, benign)):
+        return known
+    made = view.shared["search"] = Search(name, view.round, benign)
+    return made
 
 
 def line_maximum(value: Callable[[float], float | None], tries: int) -> float:

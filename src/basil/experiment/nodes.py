@@ -1,6 +1,7 @@
 """What each node of an experiment knows, and the protocol that it follows."""
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def protocol_of(
     """The protocol of one node, honest or not."""
     place, participants = node_of(setup, node, now, state, rejoin_round), setup.participants
     if node not in participants.byzantine:
-        return _scheme(setup, place)
+        return _scheme(setup)(place)
     assert participants.attack is not None
     shared = setup.shared
     samples = {} if shared is None else shared.known_to(node, setup.node_data.local[node])
@@ -40,18 +41,18 @@ def protocol_of(
         rehearsal=_rehearsal(setup) if participants.graph else None,
         **samples,
     )
-    return adversary(place, partial(_scheme, setup), participants.attack, known)
+    return adversary(place, _scheme(setup), participants.attack, known)
 
 
 def _rehearsal(setup: Setup) -> Rehearsal:
     recipe = setup.recipe
     seen = looks_at(SCHEMES[recipe.scheme.name], MIXINGS[recipe.graph.mixing])
-    return Rehearsal(partial(node_of, setup), partial(_scheme, setup), seen, recipe.seed)
+    return Rehearsal(cache(partial(node_of, setup)), _scheme(setup), seen, recipe.seed)
 
 
-def _scheme(setup: Setup, place: Node) -> Protocol:
+def _scheme(setup: Setup) -> Callable[[Node], Protocol]:
     scheme = setup.recipe.scheme
-    return SCHEMES[scheme.name](place, **options_of(scheme, SCHEMES, "name"))
+    return partial(SCHEMES[scheme.name], **options_of(scheme, SCHEMES, "name"))
 
 
 def node_of(
@@ -106,7 +107,7 @@ def check_options(setup: Setup) -> None:
     for k in (1, setup.recipe.scheme.rounds):
         setup.rate(k)
     for node in participants.members:
-        _scheme(setup, node_of(setup, node))
+        _scheme(setup)(node_of(setup, node))
     armed = participants.attack
     if armed is not None and participants.byzantine:
         first = min(participants.byzantine)
