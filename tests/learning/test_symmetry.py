@@ -15,7 +15,7 @@ from basil.learning.layout import Layout, layout_of
 from basil.learning.models import cifar_cnn, gelu, mlp, resnet, tiny_transformer
 from basil.learning.symmetry import Canonical, Symmetries, find
 from basil.learning.symmetry.canonical import LOUD
-from basil.learning.symmetry.copies import separable, without_copies
+from basil.learning.symmetry.copies import has_copies, separable
 from basil.learning.symmetry.order import places
 from basil.learning.symmetry.parts import SLACK
 from basil.learning.symmetry.typical import middle_mean, typical
@@ -335,6 +335,15 @@ def test_a_copy_is_known_in_each_layer(kind: str) -> None:
         assert torch.equal(case.canonical(form), form)
 
 
+def test_heavy_weights_in_common_make_no_copies() -> None:
+    """From a unit that no sample activates: no output shows how heavy they are."""
+    case = Case("mlp", 2)
+    lie = case.model.clone()
+    case.layout.views(lie)["1.bias"][4] = -1000.0
+    case.layout.views(lie)["3.weight"][:, 4] = 100.0
+    assert torch.allclose(case.outputs(case.canonical(lie)), case.outputs(lie), atol=1e-4)
+
+
 def test_what_a_normalisation_looks_at_is_nobodys_copy() -> None:
     """Nor what comes near another by chance, having few weights."""
     for kind in ("gelu", "attention", "transformer", "depthwise"):
@@ -487,7 +496,7 @@ def test_honest_training_is_never_too_loud_and_makes_no_copies() -> None:
             model = layout.flatten(network)
             assert torch.equal(canonical(model), canonical.form(model, sizes, all_of_them, *rest))
             for units in separable(canonical.symmetries):
-                assert without_copies(units, model.clone(), canonical._initial) is None
+                assert not has_copies(units, model, canonical._initial)
     assert nn.functional.cross_entropy(network(x), y) < 0.05
 
 

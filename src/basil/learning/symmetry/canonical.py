@@ -48,7 +48,7 @@ from basil.learning.symmetry.arrays import (
     zeros,
 )
 from basil.learning.symmetry.basis import bases
-from basil.learning.symmetry.copies import separable, without_copies
+from basil.learning.symmetry.copies import has_copies, separable, without_copies
 from basil.learning.symmetry.order import places, signature
 from basil.learning.symmetry.parts import SLACK, Part, Symmetries, Units
 from basil.learning.symmetry.typical import typical
@@ -132,12 +132,13 @@ class Canonical:
 
     def _without_copies(self, vector: Tensor, sizes: Tensor, initial: Tensor) -> Tensor:
         """What begins anew is as large as x⁰'s is; and what reads a layer is so without copies."""
-        changed, copied = vector.clone(), []
-        for units in self._separable:
-            found = without_copies(units, changed, initial)
-            copied += [] if found is None else [found]
-        if not copied:
+        layers = self._separable
+        if vector.device.type == "cpu":
+            layers = tuple(units for units in layers if has_copies(units, vector, initial))
+        if not layers:
             return vector
+        changed = vector.clone()
+        copied = [without_copies(units, changed, initial) for units in layers]
         again = self._scaled(changed, sizes)
         self._straighten(again)
         return torch.where(torch.stack(copied).any(), again, vector)

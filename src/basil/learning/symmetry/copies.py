@@ -13,10 +13,11 @@ import math
 import torch
 from torch import Tensor
 
-from basil.learning.symmetry.arrays import joined
+from basil.learning.symmetry.arrays import Array, as_array, joined, quiet, where
 from basil.learning.symmetry.parts import Part, Symmetries, Units
 
-SAME = 0.3  # a distance, in lengths of the shorter one
+SAME = 0.95  # a cosine of incoming weights
+ENOUGH = 64  # of a unit's weights are compared
 CHANCE = 0.9  # a cosine: where some pair of units comes as near by chance, none is the other's copy
 
 
@@ -32,9 +33,8 @@ def separable(symmetries: Symmetries) -> tuple[Units, ...]:
         scaled = alone.get(frozenset(units.reads))
         if scaled is None or not (units.squares or set(scaled.makes) == set(units.makes)):
             continue
-        entries = sum(part.before * part.after for part in _weights(units))
-        by_chance = math.sqrt(4 * math.log(units.size) / entries) if entries else math.inf
-        if by_chance < CHANCE:
+        entries = min(ENOUGH, sum(part.before * part.after for part in _weights(units)))
+        if entries * CHANCE**2 > 4 * math.log(units.size):
             found.append(units)
     return tuple(found)
 
@@ -44,22 +44,40 @@ def _weights(units: Units) -> list[Part]:
     return [part for part in units.makes if part.before * part.after > 1]
 
 
-def without_copies(units: Units, vector: Tensor, initial: Tensor) -> Tensor | None:
-    """In place: whether any unit begins anew; on a CPU None if none does.
+def _directions(units: Units, vector: Array, initial: Array) -> Array:
+    """[unit, entry]: of its incoming weights, by some of them.
+
+    None counts for more than twice what is usual in x⁰: else heavy weights that all units have in
+    common, from a unit that no sample activates, would make each of them the copy of any other.
+    """
+    weights = _weights(units)
+    every = -(-sum(part.before * part.after for part in weights) // ENOUGH)
+    some, first = (joined([p.rows(x)[:, ::every] for p in weights]) for x in (vector, initial))
+    most = 2 * abs(first).mean()
+    some = some.clip(-most, most)
+    lengths = (some * some).sum(1).reshape(-1, 1) ** 0.5
+    return some / where(lengths == 0, 1.0, lengths)
+
+
+def has_copies(units: Units, vector: Tensor, initial: Tensor) -> bool:
+    """For a CPU, where it can be looked at and hardly ever is so."""
+    with quiet(vector):
+        now = torch.from_numpy(_directions(units, as_array(vector), as_array(initial)))
+    likeness = (now @ now.T).numpy()  # in as many threads as all else: numpy has some of its own
+    likeness.ravel()[:: len(now) + 1] = 0
+    return bool(likeness.max() > SAME)
+
+
+def without_copies(units: Units, vector: Tensor, initial: Tensor) -> Tensor:
+    """In place: whether any unit begins anew.
 
     The units are in x⁰'s order.  Who is the copy: whose weights resemble its own beginning less.
     """
-    rows, first = (joined([part.rows(x) for part in _weights(units)]) for x in (vector, initial))
-    products = rows @ rows.T
-    squares = products.diagonal()
-    numbers = torch.arange(len(rows), device=rows.device)
-    itself = numbers == numbers[:, None]
-    apart = squares[:, None] + squares - 2 * products
-    same = ~itself & (apart < SAME**2 * torch.minimum(squares[:, None], squares))
-    if vector.device.type == "cpu" and not same.any():
-        return None
-    likeness = (rows * first).sum(1) / (rows.norm(dim=1) * first.norm(dim=1)).clamp(min=1e-12)
-    stays = torch.where(same | itself, likeness, -torch.inf).argmax(1)
+    now, first = (_directions(units, x, initial) for x in (vector, initial))
+    likeness, to_first = now @ now.T, (now * first).sum(1)
+    numbers = torch.arange(len(now), device=now.device)
+    same = (likeness > SAME) | (numbers == numbers[:, None])
+    stays = torch.where(same, to_first, -torch.inf).argmax(1)
     copies = (stays != numbers) & (stays[stays] == stays)
     gives = (copies & (stays == numbers[:, None])).to(vector)  # [to, from]
     for part in units.reads:
