@@ -36,6 +36,7 @@ def turn(losses: list[float], after: dict[float, float]) -> tuple[Turn, list[flo
 
     def whole() -> Any:
         choice: Choice = yield from lowest_loss(candidates)
+        choice.state.update(start=tensor_of(choice.model), rounds=3)
         step = partial(Train, batches=(BATCH,), rate=1.0, key=lambda: 0)
         return (yield from descending(lowest_loss, candidates, choice, step, {"before": 1}))
 
@@ -65,6 +66,7 @@ def test_a_step_that_lowers_the_loss_is_taken() -> None:
     assert (found.model.tolist(), tried) == ([1.5], [1.0])
     assert found.senders[found.selected.index] == 11
     assert found.memory == {"before": 1, "after": 1.0}
+    assert found.rule == {"start": torch.tensor([1.0]), "rounds": 3}
 
 
 def test_else_one_from_the_next_best_and_nothing_is_remembered_of_the_first() -> None:
@@ -73,6 +75,7 @@ def test_else_one_from_the_next_best_and_nothing_is_remembered_of_the_first() ->
     assert (found.model.tolist(), tried) == ([0.5], [1.0, 0.0])
     assert found.senders[found.selected.index] == 10
     assert found.memory == {"before": 1, "after": 0.0}
+    assert found.rule == {"start": torch.tensor([0.0]), "rounds": 3}  # whence a turn is measured
 
 
 @pytest.mark.parametrize("value", [9.0, np.inf, np.nan])
@@ -85,6 +88,7 @@ def test_a_step_that_ends_above_the_best_model_is_none_though_it_helped_its_own(
     assert found.model.tolist() == [1.0]  # the lowest, as it is
     assert found.senders[found.selected.index] == 11
     assert found.memory == {"before": 1}
+    assert found.rule == {"start": torch.tensor([1.0]), "rounds": 3}
 
 
 def test_where_nobody_can_be_gone_on_from_a_node_goes_on_alone() -> None:
@@ -94,6 +98,7 @@ def test_where_nobody_can_be_gone_on_from_a_node_goes_on_alone() -> None:
     assert found.model.tolist() == [-0.5]
     assert found.senders[found.selected.index] is None
     assert found.memory == {"before": 1, "after": -1.0}
+    assert found.rule == {"start": torch.tensor([-1.0]), "rounds": 3}
 
 
 def test_garbage_is_never_trained_from() -> None:

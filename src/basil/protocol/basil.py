@@ -45,12 +45,11 @@ def robust_training(node: Node, inbox: Inbox, rounds: int) -> Protocol:
         if inbox.extrapolates and mine.turned:  # not in the paper
             laps = node.on_ring.extrapolate / node.lap / (k - mine.turned)
             choice = yield from extrapolated(candidates, choice, laps)
-        mine.rule = choice.state
         rate, key = node.rate(numbering.global_round(k)), partial(node.key, k)
         step = partial(Train, batches=batches, rate=rate, key=key)
         turn = yield from inbox.improve(inbox.rule, candidates, choice, step, mine.optimizer)
         mine.model = mine.passed_on = turn.model  # line 11, eq. (2)
-        mine.optimizer = turn.memory
+        mine.optimizer, mine.rule = turn.memory, turn.rule
 
         over, shown = numbering.ends_laps(k) and not numbering.joined, mine.model
         if over and inbox.scores and node.averages(numbering.global_round(k)):

@@ -14,12 +14,13 @@ Step: TypeAlias = Callable[..., Train]  # from a model and what the optimiser re
 
 
 class Turn(NamedTuple):
-    """What came of it, from which of whose models, and what the optimiser remembers then."""
+    """What came of it, from which of whose models, and what optimiser and rule remember then."""
 
     model: Tensor
     senders: tuple[int | None, ...]
     selected: Selection
     memory: Memory
+    rule: Memory
 
 
 Improving: TypeAlias = Generator[Request, Any, Turn]
@@ -30,7 +31,7 @@ def stepping(
 ) -> Improving:
     """Eq. (2), wherever it leads."""
     model = yield step(choice.model, memory=memory)
-    return Turn(model, candidates.senders, choice.selected, memory)
+    return Turn(model, candidates.senders, choice.selected, memory, choice.state)
 
 
 def descending(
@@ -53,19 +54,20 @@ def descending(
         turn = yield from stepping(rule, others, choice, step, memory.copy())
         bar = bar or others.losses[place]
         if (yield from _no_higher(turn, candidates, bar)):
-            return turn
+            return turn._replace(rule=first.begun_at(choice.model).state)
         others = others.without(place)
         if not others.entries:
             break
         choice = yield from rule(others)
     own = yield step(candidates.own, memory=(kept := memory.copy()))
-    turn = Turn(own, (None,), Selection([candidates.own], 0), kept)
+    alone = first.begun_at(candidates.own).state
+    turn = Turn(own, (None,), Selection([candidates.own], 0), kept, alone)
     if bar is None:  # all that was sent is garbage
         return turn
     before = yield from candidates.score_own()
     if (yield from _no_higher(turn, candidates, before)):
         return turn
-    return Turn(tensor_of(first.model), candidates.senders, first.selected, memory)
+    return Turn(tensor_of(first.model), candidates.senders, first.selected, memory, first.state)
 
 
 def _no_higher(

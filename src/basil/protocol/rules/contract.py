@@ -76,7 +76,7 @@ class Choice:
     selected: Selection
     state: dict[str, Any] = field(default_factory=dict)
 
-    def begun_at(self, model: Selection) -> "Choice":
+    def begun_at(self, model: Tensor | Selection) -> "Choice":
         """The same choice, but training begins at another model, of which the rule is told."""
         knows = {"start": tensor_of(model)} if "start" in self.state else {}
         return Choice(model, self.selected, self.state | knows)
