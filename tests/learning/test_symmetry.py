@@ -323,7 +323,7 @@ def test_of_two_that_are_the_same_one_begins_anew(weight: float) -> None:
 @pytest.mark.parametrize("kind", ["mlp", "cifar-cnn", "batch norm", "residual", "low rank"])
 def test_a_copy_is_known_in_each_layer(kind: str) -> None:
     case = Case(kind, 1)
-    layers = separable(case.symmetries)
+    layers = separable(case.symmetries, case.initial)
     assert layers
     for units in layers:
         lie = case.model.clone()
@@ -347,9 +347,23 @@ def test_heavy_weights_in_common_make_no_copies() -> None:
 def test_what_a_normalisation_looks_at_is_nobodys_copy() -> None:
     """Nor what comes near another by chance, having few weights."""
     for kind in ("gelu", "attention", "transformer", "depthwise"):
-        assert separable(Case(kind, 0).symmetries) == ()
-    small = nn.Sequential(nn.Linear(2, 30), nn.ReLU(), nn.Linear(30, 2))
-    assert separable(find(small, layout_of(small), torch.zeros(2, 2))) == ()
+        case = Case(kind, 0)
+        assert separable(case.symmetries, case.initial) == ()
+    torch.manual_seed(0)
+    small = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))  # in x⁰ far from each other
+    layout = layout_of(small)
+    symmetries = find(small, layout, torch.zeros(2, 6))
+    assert separable(symmetries, layout.flatten(small)) == ()
+
+
+def test_where_x0_has_nearly_the_same_unit_twice_both_stay() -> None:
+    """A network that comes trained may have such, and lives by them."""
+    case = Case("mlp", 9)
+    trained = twinned(case, case.initial, 1.0, apart=0.4)
+    assert [units.name for units in separable(case.symmetries, trained)] == ["1"]
+    canonical = Canonical(case.symmetries, trained)
+    assert torch.allclose(case.outputs(canonical(trained)), case.outputs(trained), atol=1e-5)
+    assert not canonical.alike(case.canonical)
 
 
 @pytest.mark.parametrize("weight", [30.0, 1e6])
@@ -495,7 +509,7 @@ def test_honest_training_is_never_too_loud_and_makes_no_copies() -> None:
         if step % 100 == 99:
             model = layout.flatten(network)
             assert torch.equal(canonical(model), canonical.form(model, sizes, all_of_them, *rest))
-            for units in separable(canonical.symmetries):
+            for units in canonical._separable:
                 assert not has_copies(units, model, canonical._initial)
     assert nn.functional.cross_entropy(network(x), y) < 0.05
 

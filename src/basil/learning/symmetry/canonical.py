@@ -77,7 +77,7 @@ class Canonical:
         self._loudest = initial.new_tensor(loudest)
         self._initial = initial
         self._signatures = [signature(units, initial) for units in symmetries.ordered]
-        self._separable = separable(symmetries)
+        self._separable = separable(symmetries, initial)
         self._bases = bases(symmetries.pairs, initial)
 
     def __eq__(self, other: object) -> bool:
@@ -96,6 +96,7 @@ class Canonical:
             other is not None
             and self.symmetries == other.symmetries
             and self._bases == other._bases
+            and self._separable == other._separable
         )
 
     @property

@@ -18,14 +18,15 @@ from basil.learning.symmetry.parts import Part, Symmetries, Units
 
 SAME = 0.95  # a cosine of incoming weights
 ENOUGH = 64  # of a unit's weights are compared
-CHANCE = 0.9  # a cosine: where some pair of units comes as near by chance, none is the other's copy
+CHANCE = 0.9  # where some pair is as near by chance, or in x⁰, none is the other's copy
 
 
-def separable(symmetries: Symmetries) -> tuple[Units, ...]:
+def separable(symmetries: Symmetries, initial: Tensor) -> tuple[Units, ...]:
     """Units of which each computes something of its own, and what reads them adds that up.
 
     Not where a normalisation looks at all of them, as LayerNorm does.  (BatchNorm, which keeps
-    variances, takes them one by one.)
+    variances, takes them one by one.)  Nor where x⁰ has units that are nearly the same: a network
+    that comes trained may.
     """
     alone = {frozenset(u.reads): u for u in symmetries.scaled if u.reads and not u.whole}
     found = []
@@ -34,7 +35,8 @@ def separable(symmetries: Symmetries) -> tuple[Units, ...]:
         if scaled is None or not (units.squares or set(scaled.makes) == set(units.makes)):
             continue
         entries = min(ENOUGH, sum(part.before * part.after for part in _weights(units)))
-        if entries * CHANCE**2 > 4 * math.log(units.size):
+        enough = entries * CHANCE**2 > 4 * math.log(units.size)
+        if enough and not has_copies(units, initial.cpu(), initial.cpu(), CHANCE):
             found.append(units)
     return tuple(found)
 
@@ -59,13 +61,13 @@ def _directions(units: Units, vector: Array, initial: Array) -> Array:
     return some / where(lengths == 0, 1.0, lengths)
 
 
-def has_copies(units: Units, vector: Tensor, initial: Tensor) -> bool:
+def has_copies(units: Units, vector: Tensor, initial: Tensor, same: float = SAME) -> bool:
     """For a CPU, where it can be looked at and hardly ever is so."""
     with quiet(vector):
         now = torch.from_numpy(_directions(units, as_array(vector), as_array(initial)))
     likeness = (now @ now.T).numpy()  # in as many threads as all else: numpy has some of its own
     likeness.ravel()[:: len(now) + 1] = 0
-    return bool(likeness.max() > SAME)
+    return bool(likeness.max() > same)
 
 
 def without_copies(units: Units, vector: Tensor, initial: Tensor) -> Tensor:
