@@ -105,7 +105,7 @@ class Canonical:
         return self.sizes, self._loudest, self._initial, *self._signatures
 
     def __call__(self, model: Tensor) -> Tensor:
-        """A new vector; the same function, but for what is too loud."""
+        """A new vector; the same function, but for what is too loud, or nearly a copy."""
         return self.form(model, *self.measures)
 
     def form(

@@ -3,9 +3,10 @@
 Two units with the same incoming weights are one function with outgoing weights (a, b), or
 (a + c, b − c) for any c.  No loss shows c, and each of them gets a gradient of its size.  So of two
 that are the same the one that x⁰ knows stays, and is read as both were.  The other begins anew: as
-in x⁰, with outgoing weights of 0.  No output changes, and there are as many units to learn with as
-before.  (To let a unit that is of no use begin anew is known from reinforcement learning: Sokar et
-al., ICML 2023, "The dormant neuron phenomenon in deep reinforcement learning".)
+in x⁰, with outgoing weights of 0.  Of true copies no output changes (of what only comes near, the
+loss shows it), and there are as many units to learn with as before.  (To let a unit that is of no
+use begin anew is known from reinforcement learning: Sokar et al., ICML 2023, "The dormant neuron
+phenomenon in deep reinforcement learning".)
 """
 
 import math
